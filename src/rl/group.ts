@@ -50,9 +50,13 @@ export interface Group {
   reference: Float32Array | null
 }
 
-/** What a group has before it is scored and learned from. */
-export function unscored(): Pick<Group, 'scores' | 'advantages' | 'hasSignal' | 'old' | 'reference'> {
-  return { scores: [], advantages: new Float64Array(0), hasSignal: false, old: null, reference: null }
+/** A group before it is scored and learned from. */
+export function newGroup(
+  { task, item, samples, replies = [] }: Pick<Group, 'task' | 'item' | 'samples'> & Partial<Pick<Group, 'replies'>>,
+  rl: GrpoConfig,
+): Group {
+  const unscored = { scores: [], advantages: new Float64Array(0), hasSignal: false, old: null, reference: null }
+  return { task, item, samples, replies, columns: columnsOf(task, samples, rl), ...unscored }
 }
 
 /** The one mask for counting and for the loss: tokens up to the end, then actions; nothing of a truncated row where the settings say so. */

@@ -4,7 +4,7 @@
 export { groupAdvantages, type Score } from './advantages.ts'
 export { GrpoConfig, type GrpoInput, grpoWarnings, type LossType, lossTypes, resolveGrpo } from './config.ts'
 export { type EntropyState, initialEntropyState } from './entropy.ts'
-export { advantagesOf, columnSum, columnsOf, decodedTokens, type Group, type Scored } from './group.ts'
+export { advantagesOf, columnSum, columnsOf, decodedTokens, type Group, newGroup, type Scored } from './group.ts'
 export * from './grpo.ts'
 export * from './kl.ts'
 export { allPlainDensities, NonFinite, plainDensities } from './learn.ts'

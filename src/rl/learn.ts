@@ -1,5 +1,5 @@
 // Learn: the log-probabilities of the same samples again, now with gradient; the loss of a task, and backward.
-import { Mismatch } from '../core/index.ts'
+import { groupBy, Mismatch } from '../core/index.ts'
 import { exitCodes } from '../distributed/index.ts'
 import type { GradientNorms } from '../optim/index.ts'
 import { backward, clearTape, cuda, stack, type Tensor, tensor, tidy, tidyNoGrad } from '../tensor/index.ts'
@@ -62,12 +62,7 @@ async function learnTasks(learning: Learning, tasks: readonly Task[]): Promise<v
 
 /** Tasks that learn in one pass. One that a judge scores has its own: the others need not wait for it. */
 function passesOf({ judged }: Run, tasks: readonly Task[]): Task[][] {
-  const passes = new Map<object, Task[]>()
-  for (const task of tasks) {
-    const key = (!judged.has(task.name) && task.joint?.with) || task
-    passes.set(key, [...(passes.get(key) ?? []), task])
-  }
-  return [...passes.values()]
+  return [...groupBy<object, Task>(tasks, (task) => (!judged.has(task.name) && task.joint?.with) || task).values()]
 }
 
 /** Waits for the scores of a task. What needs none is computed before; of several pieces only one is in memory. */
@@ -106,15 +101,15 @@ function scorerOf(groups: readonly ToScore[]): () => Densities[] {
 }
 
 function partsOf(groups: readonly ToScore[]): TaskGroups[] {
-  return [...new Set(groups.map((g) => g.task))].map((task) => {
-    const own = groups.filter((g) => g.task === task)
-    return { task, items: own.map((g) => g.item), groups: own.map((g) => g.samples) }
-  })
+  return [...groupBy(groups, (g) => g.task)].map(([task, own]) => ({
+    task,
+    items: own.map((g) => g.item),
+    groups: own.map((g) => g.samples),
+  }))
 }
 
 /** What the loss of a task needs to know about the whole optimizer batch. */
-function lossSettings(run: Run, task: Task, groups: readonly Group[]): LossConfig {
-  const own = groups.filter((g) => g.task === task)
+function lossSettings(run: Run, task: Task, own: readonly Group[]): LossConfig {
   return {
     ...run.config.rl,
     beta: task.beta,
@@ -135,10 +130,11 @@ interface Learned {
 
 /** Gradients of this process's records; ends at a loss that is not finite. */
 function learnPass({ run, groups, batch: { pieces, numItems } }: Learning, tasks: readonly Task[]): Learned[] {
-  const settings = new Map(tasks.map((task) => [task, lossSettings(run, task, groups)]))
+  const byTask = groupBy(groups, (group) => group.task)
+  const settings = new Map([...byTask].map(([task, own]) => [task, lossSettings(run, task, own)]))
   const learned: Learned[] = []
   for (const items of ownPieces(run, pieces)) {
-    const own = tasks.flatMap((task) => groups.filter((group) => group.task === task && items.includes(group.item)))
+    const own = tasks.flatMap((task) => byTask.get(task) ?? []).filter((group) => items.includes(group.item))
     if (own.length === 0) continue
     learned.push(...run.inWork(items, () => learnGroups(run, own, settings, numItems)))
     if (!learned.every((one) => Number.isFinite(one.loss))) break
@@ -166,11 +162,9 @@ function learnGroups(
         const numItemsInBatch = numItems?.get(group) ?? own.numItemsInBatch
         return groupLoss(run, group, densities[b]!, references.get(group), extras[b]!, { ...own, numItemsInBatch })
       })
-      const totals = [...new Set(groups.map((g) => g.task))].map((task) => {
-        const own = losses.filter((_, b) => groups[b]!.task === task)
-        return stack(own.map(({ loss }) => loss))
-          .sum()
-          .mul(weightOf(run, task))
+      const totals = [...groupBy(losses, ({ task }) => task)].map(([task, own]) => {
+        const sum = stack(own.map(({ loss }) => loss)).sum()
+        return sum.mul(weightOf(run, task))
       })
       cuda.inFixedOrder(run.config.fixedOrder, () => backward(totals.reduce((a, b) => a.add(b))))
       run.meanwhile?.(groups)
@@ -204,7 +198,7 @@ function groupLoss(
   reference: Tensor | undefined, // [K, T]
   extra: Tensor | null,
   settings: LossConfig,
-): { loss: Tensor; report: () => Learned } {
+): { task: Task; loss: Tensor; report: () => Learned } {
   const { item, columns } = group
   const like = (data: Float32Array) => tensor(data, [...logps.shape], { device: logps.device })
   const sampler = samplerWeights(run.config.rl, group, logps, like)
@@ -229,7 +223,7 @@ function groupLoss(
     const metrics = { ...result.metrics(), ...drift, ...sampler?.metrics }
     return { task: group.task.name, record: item.id, loss: loss.item(), metrics, extra: extra ? extra.item() : null }
   }
-  return { loss, report }
+  return { task: group.task, loss, report }
 }
 
 /** Every process reports what all of them learned, in the order of one; a loss that is not finite fails on every process. */

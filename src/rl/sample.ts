@@ -1,7 +1,7 @@
 // Sample and score: the policy answers, the EMA copy answers back, rewards become advantages. Only plain data leaves.
 import { shuffled, stream, streamId } from '../core/index.ts'
 import { tidy } from '../tensor/index.ts'
-import { advantagesOf, columnsOf, type Group, type Scored, unscored } from './group.ts'
+import { advantagesOf, type Group, newGroup, type Scored } from './group.ts'
 import type { Batch, Run } from './run.ts'
 import { gatherGroups, ownPieces } from './share.ts'
 import { Stopped } from './stopped.ts'
@@ -67,9 +67,7 @@ function sampleTasks(run: Run, tasks: readonly Task[], items: readonly Item[], d
     const replies = tidy(() => task.answer(items, all[i]!))
     const scores = run.score(task.name, replies)
     return items.map((item, b) => {
-      const samples = all[i]![b]!
-      const columns = columnsOf(task, samples, run.config.rl)
-      const group: Group = { task, item, samples, replies: replies[b]!, columns, ...unscored() }
+      const group = newGroup({ task, item, samples: all[i]![b]!, replies: replies[b]! }, run.config.rl)
       return { group, scores: scores[b]! }
     })
   }

@@ -1,7 +1,7 @@
 // Which process works on which record, and how its results reach the others. A single process works on all records.
 import { Divergence, type World } from '../distributed/index.ts'
 import type { GrpoConfig } from './config.ts'
-import { columnsOf, decodedTokens, type Group, type Scored, unscored } from './group.ts'
+import { decodedTokens, type Group, newGroup, type Scored } from './group.ts'
 import { Stopped } from './stopped.ts'
 import type { Item, Json, Task } from './task.ts'
 
@@ -126,13 +126,5 @@ function requireSameRecords(all: readonly (readonly string[])[]): void {
 function received(sent: SentGroup, tasks: readonly Task[], items: ReadonlyMap<string, Item>, rl: GrpoConfig): Group {
   const task = tasks.find((t) => t.name === sent.task)!
   const samples = sent.samples.map((s) => task.restore(s))
-  return {
-    task,
-    item: items.get(sent.record)!,
-    samples,
-    replies: [],
-    columns: columnsOf(task, samples, rl),
-    ...unscored(),
-    scores: sent.scores,
-  }
+  return { ...newGroup({ task, item: items.get(sent.record)!, samples }, rl), scores: sent.scores }
 }

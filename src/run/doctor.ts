@@ -4,7 +4,7 @@ import { humanBytes, Mismatch, sha256 } from '../core/index.ts'
 import type { Example } from '../data/index.ts'
 import { native } from '../engine/index.ts'
 import { tensorAt } from '../nn/index.ts'
-import { columnsOf, type Group, plainDensities, type Run, step } from '../rl/index.ts'
+import { type Group, newGroup, plainDensities, type Run, step } from '../rl/index.ts'
 import { openKind, type TaskKind, type WorkItem } from '../tasks/index.ts'
 import { cuda, gradEnabled, memory, type Tensor, threads, tidy, tidyNoGrad } from '../tensor/index.ts'
 import type { RunConfig } from './config.ts'
@@ -23,6 +23,8 @@ export interface Finding {
   pass: boolean | null
   detail: string
 }
+
+const finding = (name: string, pass: boolean | null, detail: string): Finding => ({ name, pass, detail })
 
 /** The learning rate of the two steps: large enough to move float32 weights visibly, small enough to stay finite. */
 const rate = 1e-4
@@ -48,7 +50,7 @@ export async function doctor(config: RunConfig, host: Pick<Host, 'progress' | 's
     const { canLearn, text } = verdictOf(sampled, normsOf(learned))
     return [
       ...[...findings, ...learned, ...prototypeChecks([...findings, ...learned]), ...memoryFacts(config)],
-      { name: 'verdict', pass: canLearn || null, detail: text },
+      finding('verdict', canLearn || null, text),
     ]
   } finally {
     kind.close?.(learner.family)
@@ -62,7 +64,7 @@ function prototypeChecks(findings: readonly Finding[]): Finding[] {
     const parts = findings.filter((f) => among.test(f.name))
     const failed = parts.filter((f) => f.pass === false).map((f) => f.name)
     const detail = failed.length > 0 ? `failed: ${failed.join(', ')}` : parts.map((f) => f.name).join(', ')
-    return { name, pass: parts.length > 0 && failed.length === 0, detail: `test_grpo_gradient: ${detail}` }
+    return finding(name, parts.length > 0 && failed.length === 0, `test_grpo_gradient: ${detail}`)
   }
   return [
     check('gradient flow', /^gradient |^LoRA |^frozen weights$/),
@@ -80,7 +82,7 @@ function look(run: Run, config: RunConfig, item: WorkItem, other: WorkItem, host
     groups,
     findings: [
       ...engineFacts(config),
-      ...remarks.map((detail): Finding => ({ name: 'answer', pass: null, detail })),
+      ...remarks.map((detail) => finding('answer', null, detail)),
       ...groups.flatMap((group) => scoring(config, group, other)),
     ],
   }
@@ -89,18 +91,8 @@ function look(run: Run, config: RunConfig, item: WorkItem, other: WorkItem, host
 /** Samples that surely end and act, with advantages +1, -1, +1, ...: the group has spread, whatever the model says. */
 function probeGroup(run: Run, task: Group['task'], item: WorkItem): Group {
   const samples = task.probe(item)
-  return {
-    task,
-    item,
-    samples,
-    replies: [],
-    scores: [],
-    columns: columnsOf(task, samples, run.config.rl),
-    advantages: Float64Array.from(samples, (_, k) => (k % 2 === 0 ? 1 : -1)),
-    hasSignal: true,
-    old: null,
-    reference: null,
-  }
+  const advantages = Float64Array.from(samples, (_, k) => (k % 2 === 0 ? 1 : -1))
+  return { ...newGroup({ task, item, samples }, run.config.rl), advantages, hasSignal: true }
 }
 
 /** 1 or 0 for each group of weights: whether a gradient reached it. */
@@ -127,12 +119,11 @@ function inverted(example: Example): Example {
 function engineFacts(config: RunConfig): Finding[] {
   const { version, blas, cuda: cudaVersion } = native().info()
   const { device, dtype } = deviceOf(config)
-  const fact = (name: string, detail: string): Finding => ({ name, pass: null, detail })
   const form = config.frozenWeights === 'exact' ? '' : `, frozen matrices in ${config.frozenWeights}`
   const card = device.startsWith('cuda') ? `${cuda.name()}, ${humanBytes(cuda.memory().total)}` : `${threads()} threads`
   return [
-    fact('engine', `libtorch ${version}, ${blas}${cudaVersion ? `, CUDA ${cudaVersion}` : ''}`),
-    fact('device', `${device} (${card}), ${dtype}${form}`),
+    finding('engine', null, `libtorch ${version}, ${blas}${cudaVersion ? `, CUDA ${cudaVersion}` : ''}`),
+    finding('device', null, `${device} (${card}), ${dtype}${form}`),
   ]
 }
 
@@ -142,9 +133,7 @@ function memoryFacts(config: RunConfig): Finding[] {
   const card = onCard
     ? `; on the device ${humanBytes(cuda.memory().allocated)}, peak ${humanBytes(cuda.memory().peak)}`
     : ''
-  return [
-    { name: 'memory', pass: null, detail: `${humanBytes(bytes)} in tensors, peak ${humanBytes(peakBytes)}${card}` },
-  ]
+  return [finding('memory', null, `${humanBytes(bytes)} in tensors, peak ${humanBytes(peakBytes)}${card}`)]
 }
 
 function scoring(config: RunConfig, group: Group, other: WorkItem): Finding[] {
@@ -158,26 +147,14 @@ function scoring(config: RunConfig, group: Group, other: WorkItem): Finding[] {
   const elsewhere = plainDensities({ ...group, item: withImageOf(group.item as WorkItem, other) })
   const moved = worst(old, (i) => (mask[i] ? Math.abs(elsewhere[i]! - old[i]!) : 0))
   const findings: Finding[] = [
-    {
-      name: `${name} on-policy ratio`,
-      pass: ratio < ratioLimit,
-      detail: `max |ratio - 1| = ${short(ratio)}, limit ${ratioLimit}`,
-    },
-    {
-      name: `${name} image matters`,
-      pass: moved > 1e-6,
-      detail: `another image moves log-probs by up to ${short(moved)}`,
-    },
+    finding(`${name} on-policy ratio`, ratio < ratioLimit, `max |ratio - 1| = ${short(ratio)}, limit ${ratioLimit}`),
+    finding(`${name} image matters`, moved > 1e-6, `another image moves log-probs by up to ${short(moved)}`),
     ...(group.samples[0]!.ids.length > 0 ? [endCounts(group, old, mask)] : []),
   ]
   const drift = samplerDrift(group, old)
-  if (drift !== null)
-    findings.push({
-      name: `${name} sampler agrees`,
-      pass: drift < samplerLimit,
-      detail: `sampling and scoring log-probs differ by up to ${short(drift)}, limit ${samplerLimit}`,
-    })
-  return findings
+  if (drift === null) return findings
+  const detail = `sampling and scoring log-probs differ by up to ${short(drift)}, limit ${samplerLimit}`
+  return [...findings, finding(`${name} sampler agrees`, drift < samplerLimit, detail)]
 }
 
 /** The record's own words and masks with another image: its features, and its pixels for tasks that read them on their own. */
@@ -207,11 +184,9 @@ function endCounts(group: Group, logps: Float32Array, mask: Float32Array): Findi
   const samples = group.samples.map((r) => (r.ids === ids ? { ...r, ids: swapped } : r))
   const other = plainDensities({ ...group, samples })[last]!
   const own = logps[last]!
-  return {
-    name: `${group.task.name} end token`,
-    pass: last < T && mask[last] === 1 && Number.isFinite(own) && own <= 0 && own !== other,
-    detail: `token ${id} at ${last}: log-prob ${short(own)}, in the loss; another token there: ${short(other)}`,
-  }
+  const pass = last < T && mask[last] === 1 && Number.isFinite(own) && own <= 0 && own !== other
+  const detail = `token ${id} at ${last}: log-prob ${short(own)}, in the loss; another token there: ${short(other)}`
+  return finding(`${group.task.name} end token`, pass, detail)
 }
 
 /** Null when nothing was sampled token by token. */
@@ -258,20 +233,11 @@ async function learning(run: Run, learner: Learner, batch: Parameters<typeof ste
   return [
     ...Object.keys(norms[0]!).map((group) => groupFinding(group, norms, learner, states)),
     ...loraFindings(states),
-    {
-      name: 'frozen weights',
-      pass: changed.length === 0,
-      detail:
-        changed.length === 0
-          ? `${frozenBefore.size} tensors bit-identical after two steps`
-          : `changed: ${changed.slice(0, 3).join(', ')}`,
-    },
-    { name: 'EMA copy', pass: followed > 0, detail: `${followed} of ${emaBefore.size} tensors followed` },
-    {
-      name: 'no leak',
-      pass: live[0] === live[1],
-      detail: `live tensors ${live[0]} after step 1, ${live[1]} after step 2`,
-    },
+    changed.length === 0
+      ? finding('frozen weights', true, `${frozenBefore.size} tensors bit-identical after two steps`)
+      : finding('frozen weights', false, `changed: ${changed.slice(0, 3).join(', ')}`),
+    finding('EMA copy', followed > 0, `${followed} of ${emaBefore.size} tensors followed`),
+    finding('no leak', live[0] === live[1], `live tensors ${live[0]} after step 1, ${live[1]} after step 2`),
   ]
 }
 
@@ -284,11 +250,8 @@ function groupFinding(
   const [first, second] = norms.map((n) => n[group] ?? 0)
   const names = learner.namesOf(group)
   const moved = differing(states[0]!, states[2]!).filter((name) => names.has(name)).length
-  return {
-    name: `gradient ${group}`,
-    pass: first! > 0 && second! > 0 && moved > 0,
-    detail: `norm ${short(first!)} in step 1, ${short(second!)} in step 2; ${moved} of ${names.size} tensors moved`,
-  }
+  const detail = `norm ${short(first!)} in step 1, ${short(second!)} in step 2; ${moved} of ${names.size} tensors moved`
+  return finding(`gradient ${group}`, first! > 0 && second! > 0 && moved > 0, detail)
 }
 
 /** A is multiplied by a zero B: its gradient is exactly 0 in the first step. */
@@ -302,9 +265,9 @@ function loraFindings([before, first, second]: readonly Map<string, string>[]): 
   const aFirst = moved(a, before!, first!)
   const aSecond = moved(a, first!, second!)
   return [
-    { name: 'LoRA B, step 1', pass: bFirst === b.length, detail: `${bFirst} of ${b.length} tensors moved` },
-    { name: 'LoRA A, step 1', pass: aFirst === 0, detail: `${aFirst} of ${a.length} moved; none can while B is 0` },
-    { name: 'LoRA A, step 2', pass: aSecond === a.length, detail: `${aSecond} of ${a.length} tensors moved` },
+    finding('LoRA B, step 1', bFirst === b.length, `${bFirst} of ${b.length} tensors moved`),
+    finding('LoRA A, step 1', aFirst === 0, `${aFirst} of ${a.length} moved; none can while B is 0`),
+    finding('LoRA A, step 2', aSecond === a.length, `${aSecond} of ${a.length} tensors moved`),
   ]
 }
 

@@ -1,11 +1,11 @@
 // Groups as plain JSON, for checkpoints in the middle of a generation batch (several passes over it, or several steps from it).
 import { Mismatch, messageOf } from '../core/index.ts'
 import {
-  columnsOf,
   type Group,
   type GrpoConfig,
   type Item,
   type Json,
+  newGroup,
   type Sample,
   type Scored,
   type Task,
@@ -59,12 +59,8 @@ export function restoreGroup(s: StoredGroup, tasks: readonly Task[], item: Item,
   const task = tasks.find((t) => t.name === s.task)!
   const samples = s.rollouts.map((r) => restoreSample(task, r, s.record))
   return {
-    task,
-    item,
-    samples,
-    replies: [],
+    ...newGroup({ task, item, samples }, rl),
     scores: s.scores,
-    columns: columnsOf(task, samples, rl),
     advantages: new Float64Array(bytes(s.advantages)),
     hasSignal: s.hasSignal,
     old: s.old ? new Float32Array(bytes(s.old)) : null,
