@@ -40,7 +40,7 @@ test('make-scenes, inspect and preview work on each other in both formats', asyn
   const page = join(root, 'page.html')
   await run(t, 'preview', join(root, 'gar-arrow'), '--out', page, '--n', '5')
   const html = readFileSync(page, 'utf8')
-  assert.equal(html.match(/<figure>/g)?.length, 5)
+  assert.equal(html.match(/<article /g)?.length, 5)
   assert.equal(html.match(/src="data:image\/png;base64,/g)?.length, 5)
   assert.doesNotMatch(html, /https?:/)
 })

@@ -1,4 +1,5 @@
 import { Command } from 'commander'
+import { atomicWrite, Mismatch } from '../core/index.ts'
 import type { MakeScenesOptions, Source } from '../data/index.ts'
 import { choice, count, whole } from './model.ts'
 import { requireOutput } from './output-file.ts'
@@ -49,7 +50,7 @@ async function open(path: string, flags: SourceFlags) {
     const source = await openSource(path, { relation, refSplit: split, cocoText, imageRoot, skipBrokenShards })
     return await partOf(source, flags)
   } catch (error) {
-    throw await withFlagName(error)
+    throw withFlagName(error)
   }
 }
 
@@ -65,8 +66,7 @@ async function partOf(source: Source, flags: SourceFlags): Promise<Source> {
 }
 
 /** The setting of a hint as these commands spell it. */
-async function withFlagName(error: unknown): Promise<unknown> {
-  const { Mismatch } = await import('../core/index.ts')
+function withFlagName(error: unknown): unknown {
   if (!(error instanceof Mismatch) || !error.info.hint?.includes('data.imageRoot')) return error
   const hint = error.info.hint.replace('data.imageRoot', '--image-root')
   return new Mismatch({ ...error.info, hint }, { cause: error })
@@ -85,7 +85,7 @@ async function inspect(path: string, flags: SourceFlags & { sample: number; json
 
 async function preview(path: string, flags: SourceFlags & { out: string; n: number; start: number }): Promise<void> {
   requireOutput(flags.out, '.html', path)
-  const [{ previewPage }, { atomicWrite }] = await Promise.all([import('../data/index.ts'), import('../core/index.ts')])
+  const { previewPage } = await import('../dashboard/index.ts')
   const source = await open(path, flags)
   try {
     const end = Math.min(source.length, flags.start + flags.n)

@@ -128,7 +128,8 @@ async function captionRecords(input: ProposeInput, path: string, port: EnginePor
 
 /** A page of the pictures with their masks and captions, held-out ones included. */
 async function writePreview(found: ProposedRecords, out: string): Promise<void> {
-  const { openSource, previewPage } = await import('../data/index.ts')
+  const { openSource } = await import('../data/index.ts')
+  const { previewPage } = await import('../dashboard/index.ts')
   const write = async (path: string, page: string) => {
     const source = await openSource(path)
     const shown = Array.from({ length: Math.min(48, source.length) }, (_, i) => i)

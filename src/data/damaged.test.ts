@@ -21,7 +21,6 @@ import { writeGarArrow } from './arrow/write.ts'
 import { BadRecord } from './example.ts'
 import { ChangedFile, FilePool } from './files.ts'
 import { openLoader } from './loader.ts'
-import { previewPage } from './preview.ts'
 import { openSource } from './sources/open.ts'
 
 const root = testFolder()
@@ -255,15 +254,4 @@ test('names that lead out of the folder are refused in state.json, dataset_dict.
   const annotations = [{ id: 1, image_id: 1, segmentation: [[1, 1, 9, 1, 9, 9]] }]
   writeFileSync(join(coco, 'instances.json'), JSON.stringify({ images, annotations }))
   await assert.rejects(openSource(coco), /instances\.json: image 1: file_name: expected a file below that folder/)
-})
-
-test('the preview page forbids everything but its own pictures and style', async () => {
-  const folder = join(root, 'page')
-  await writeGarArrow(folder, rowsOf([await garRow(0)]))
-  const source = await openSource(folder)
-  const page = await previewPage(source, [0])
-  await source.close()
-  const policy = /<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src/
-  assert.match(page, policy)
-  assert.ok(page.search(policy) < page.indexOf('<style>') && !/<script|<link|src="http/.test(page))
 })

@@ -4,11 +4,9 @@ import { join } from 'node:path'
 import { before, test } from 'node:test'
 import sharp from 'sharp'
 import { grey, testFolder } from '../../../tests/support/data.ts'
-import { decodeImage } from '../../image/index.ts'
-import { maskArea, maskBox, maskFromDense } from '../../mask/index.ts'
+import { maskArea, maskBox } from '../../mask/index.ts'
 import { inspectSource, renderInspection } from '../inspect.ts'
 import { openLoader } from '../loader.ts'
-import { previewPage } from '../preview.ts'
 import { openSource } from './open.ts'
 
 const folder = join(testFolder(), 'mine')
@@ -76,13 +74,12 @@ test('images + masks: a record for each object, without captions.tsv an empty ca
   })
 })
 
-test('inspect and preview read records without captions; a task that needs captions names the file to write', async () => {
+test('inspect reads records without captions; a task that needs captions names the file to write', async () => {
   const source = await openSource(folder)
   const text = renderInspection(await inspectSource(source))
   assert.match(text, /records: 5\n/)
   assert.match(text, /left out: 1, images without a mask/)
   assert.match(text, /unusable: 1 of 5/)
-  assert.match(await previewPage(source, [0, 4]), /mask-unreadable/)
   assert.throws(
     () => openLoader(source, { workers: 0 }),
     /mine: captions: expected one for each object: this task reads them, got none.*captions\.tsv/s,
@@ -91,23 +88,6 @@ test('inspect and preview read records without captions; a task that needs capti
   const loader = openLoader(source, { workers: 0, shuffle: false }, undefined, null, rules)
   assert.equal((await loader.next()).id, 'a/1')
   await loader.close()
-})
-
-test('preview draws the outline: pixels deep inside and outside keep their colour', async () => {
-  const side = 60
-  const inside = Uint8Array.from({ length: side * side }, (_, i) =>
-    i % side >= 20 && i % side < 50 && i >= 900 && i < 2700 ? 1 : 0,
-  )
-  const image = { width: side, height: side, data: new Uint8Array(side * side * 3).fill(100) }
-  const example = { id: 'x', image, mask: maskFromDense(inside, side, side), caption: '', meta: {} }
-  const page = await previewPage({ ...(await openSource(folder)), get: async () => example }, [0])
-  const png = Buffer.from(/base64,([^"]+)/.exec(page)![1]!, 'base64')
-  const { data } = await decodeImage(png)
-  const at = (x: number, y: number) => [...data.subarray((y * side + x) * 3, (y * side + x) * 3 + 3)]
-  assert.deepEqual(at(35, 30), [100, 100, 100])
-  assert.deepEqual(at(5, 5), [100, 100, 100])
-  assert.notDeepEqual(at(20, 30), [100, 100, 100])
-  assert.notDeepEqual(at(35, 15), [100, 100, 100])
 })
 
 test('captions.tsv names image, object and caption; an image with one object needs no number', async () => {
