@@ -106,21 +106,24 @@ DEVICE void weigh(Seen& seen, int slab, const u16* queries, uint4 (*keys)[PARTS]
     }
 }
 
-// Sum and maximum of pieces: (m, l, v) each, `at(k)` gives piece k.
+// Sum and maximum of up to 8 pieces: (m, l, v) each, `at(k)` gives piece k. All are loaded before the first is used.
 struct Joined {
-  float m, l;
-  float4 v;
+  float m = NEGATIVE_INFINITY, l = 0.f;
+  float4 v = make_float4(0.f, 0.f, 0.f, 0.f);
 };
 template <class F>
 DEVICE Joined joined(int count, const F& at) {
-  Joined all = {NEGATIVE_INFINITY, 0.f, make_float4(0.f, 0.f, 0.f, 0.f)};
-  for (int k = 0; k < count; k++) all.m = fmaxf(all.m, at(k).m);
+  Joined pieces[8], all;
+#pragma unroll
+  for (int k = 0; k < 8; k++) if (k < count) pieces[k] = at(k);
+#pragma unroll
+  for (int k = 0; k < 8; k++) all.m = fmaxf(all.m, pieces[k].m);
   const float z = all.m == NEGATIVE_INFINITY ? 0.f : all.m;
-  for (int k = 0; k < count; k++) {
-    const Joined piece = at(k);
-    const float f = exp2f(piece.m - z);
-    all.l += f * piece.l;
-    add_scaled(all.v, f, piece.v);
+#pragma unroll
+  for (int k = 0; k < 8; k++) {
+    const float f = exp2f(pieces[k].m - z);
+    all.l += f * pieces[k].l;
+    add_scaled(all.v, f, pieces[k].v);
   }
   return all;
 }
@@ -131,9 +134,9 @@ DEVICE void put_result(u16* out, int unit, int group, int place, int column, con
   *(uint2*)to = make_uint2(pack(all.v.x * f, all.v.y * f), pack(all.v.z * f, all.v.w * f));
 }
 
-// TOGETHER: the pieces are a cluster and join here; else they leave (m, l) and values in memory for attention_join.
+// TOGETHER: the pieces are a cluster and join here; else they leave (m, l) and values in memory, and the last to arrive joins them.
 template <bool TOGETHER>
-DEVICE void attend(const Inputs& in, float* partial, float* partialMl) {
+DEVICE void attend(const Inputs& in, float* partial, float* partialMl, int* arrived) {
   float* values = (float*)dynamic;                // [WARPS][SPAN][DIM]
   float* ml = values + WARPS * SPAN * DIM;        // [WARPS][SPAN][2]
   float* blockValues = ml + WARPS * SPAN * 2;     // [PLACES][DIM]
@@ -157,16 +160,14 @@ DEVICE void attend(const Inputs& in, float* partial, float* partialMl) {
   if (tile < end) { load_tile(keys, pk, tile * 16, length, g, t); load_tile(vals, pv, tile * 16, length, g, t); }  // prompts do not change
   wait_for_previous();
   const int T = in.clock[0];
-  float head[PARTS];
-  for (int place = w; place < SPAN; place += WARPS) {
-    const int r = unit * SHARE + (place >> 3), i = place & 7;
-    if (place < PLACES && i < SERVED)
-      load_head(head, in.qkv + (size_t)r * QKV + (group * SERVED + i) * DIM, in.queryNorm, in.eps, in.turns + (size_t)(in.position[r] + T) * (DIM / 2), lane);
-    else
+  float heads[SPAN / WARPS][PARTS] = {}, head[PARTS];
 #pragma unroll
-      for (int k = 0; k < PARTS; k++) head[k] = 0.f;
-    store_head(queries + place * STEP, head, lane);
+  for (int k = 0; k < PLACES / WARPS; k++) {  // place k * WARPS + w: row k, head w of the group
+    const int r = unit * SHARE + k;
+    if (w < SERVED) load_head(heads[k], in.qkv + (size_t)r * QKV + (group * SERVED + w) * DIM, in.queryNorm, in.eps, in.turns + (size_t)(in.position[r] + T) * (DIM / 2), lane);
   }
+#pragma unroll
+  for (int k = 0; k < SPAN / WARPS; k++) store_head(queries + (k * WARPS + w) * STEP, heads[k], lane);
   const int row = unit * SHARE + sample;
   const size_t ownAt = (size_t)(row * GROUPS + group) * in.ownRoom * DIM;
   u16 *ok = in.ownKeys + ownAt, *ov = in.ownValues + ownAt;
@@ -192,12 +193,12 @@ DEVICE void attend(const Inputs& in, float* partial, float* partialMl) {
       for (int j = 0; j < 4; j++) seen.o[s][q][j][0] = seen.o[s][q][j][1] = seen.o[s][q][j][2] = seen.o[s][q][j][3] = 0.f;
   }
   // `only`: the slab whose queries see the tile; -1: all. The next tile is loaded as soon as registers are free.
-  const auto consume = [&](int first, int last, int only, bool upper, bool lower, bool more, const u16* nextKeys, const u16* nextValues, int next) {
+  const auto consume = [&](int first, int last, int only, bool upper, bool lower, bool more, const u16* nextKeys, const u16* nextValues, int next, int nextLast) {
     u32 weights[SLABS][4];
 #pragma unroll
     for (int s = 0; s < SLABS; s++)
       if (only < 0 || only == s) weigh(seen, s, queries, keys, first, last, upper, lower, weights[s], g, t);
-    if (more) load_tile(keys, nextKeys, next, last, g, t);
+    if (more) load_tile(keys, nextKeys, next, nextLast, g, t);
 #pragma unroll
     for (int q = 0; q < PARTS; q++)
 #pragma unroll
@@ -207,14 +208,17 @@ DEVICE void attend(const Inputs& in, float* partial, float* partialMl) {
         for (int s = 0; s < SLABS; s++)
           if (only < 0 || only == s) product(seen.o[s][q][j], weights[s][0], weights[s][1], weights[s][2], weights[s][3], b0, b1);
       }
-    if (more) load_tile(vals, nextValues, next, last, g, t);
+    if (more) load_tile(vals, nextValues, next, nextLast, g, t);
   };
-  for (; tile < end; tile += WARPS) consume(tile * 16, length, -1, true, true, tile + WARPS < end, pk, pv, (tile + WARPS) * 16);
   const int ownTiles = (T + 16) >> 4, ownEnd = ownTiles * (ownPiece + 1) / each;
   const bool upper = (sample & 1) == 0, lower = !upper;
-  int own = ownTiles * ownPiece / each + w;
-  if (own < ownEnd) { load_tile(keys, ok, own * 16, T + 1, g, t); load_tile(vals, ov, own * 16, T + 1, g, t); }
-  for (; own < ownEnd; own += WARPS) consume(own * 16, T + 1, sample / 2, upper, lower, own + WARPS < ownEnd, ok, ov, (own + WARPS) * 16);
+  int own = ownTiles * ownPiece / each + WARPS - 1 - w;  // warps that may have fewer tiles of the prompt come first
+  if (tile >= end && own < ownEnd) { load_tile(keys, ok, own * 16, T + 1, g, t); load_tile(vals, ov, own * 16, T + 1, g, t); }
+  for (; tile < end; tile += WARPS) {
+    const bool most = tile + WARPS < end;
+    consume(tile * 16, length, -1, true, true, most || own < ownEnd, most ? pk : ok, most ? pv : ov, (most ? tile + WARPS : own) * 16, most ? length : T + 1);
+  }
+  for (; own < ownEnd; own += WARPS) consume(own * 16, T + 1, sample / 2, upper, lower, own + WARPS < ownEnd, ok, ov, (own + WARPS) * 16, T + 1);
 #pragma unroll
   for (int s = 0; s < SLABS; s++) {
     float a0 = seen.l0[s], a1 = seen.l1[s];
@@ -247,7 +251,25 @@ DEVICE void attend(const Inputs& in, float* partial, float* partialMl) {
     *(float4*)((TOGETHER ? blockValues : partial) + at * DIM + column) = all.v;
     if (column == 0) *(float2*)((TOGETHER ? blockMl : partialMl) + at * 2) = make_float2(all.m, all.l);
   }
-  if (!TOGETHER) return;
+  if (!TOGETHER) {
+    __shared__ bool last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicAdd(arrived + blockIdx.y, 1) == pieces - 1;
+    __syncthreads();
+    if (!last) return;
+    __threadfence();
+    for (int i = threadIdx.x; i < ITEMS; i += THREADS) {
+      const int place = i / (DIM / 4), column = i % (DIM / 4) * 4;
+      put_result(in.out, unit, group, place, column, joined(pieces, [&](int k) {
+        const size_t at = (size_t)(blockIdx.y * pieces + k) * PLACES + place;
+        const float2 ml = __ldcg((const float2*)(partialMl + at * 2));
+        return Joined{ml.x, ml.y, __ldcg((const float4*)(partial + at * DIM + column))};
+      }));
+    }
+    if (threadIdx.x == 0) arrived[blockIdx.y] = 0;
+    return;
+  }
   cluster_sync();
   const int mine = (ITEMS + pieces - 1) / pieces;
   for (int j = threadIdx.x; j < mine; j += THREADS) {
@@ -265,22 +287,10 @@ DEVICE void attend(const Inputs& in, float* partial, float* partialMl) {
   KERNEL __launch_bounds__(THREADS, 1) name(const u16* qkv, u16* out, const u16* promptKeys, const u16* promptValues, u16* ownKeys,        \
                                             u16* ownValues, const int* promptOf, const int* promptLength, const int* clock,               \
                                             const int* position, const float2* turns, const u16* queryNorm, const u16* keyNorm, float eps, \
-                                            int room, int ownRoom, float* partial, float* partialMl) {                                    \
+                                            int room, int ownRoom, float* partial, float* partialMl, int* arrived) {                      \
     attend<together>({qkv, out, promptKeys, promptValues, ownKeys, ownValues, promptOf, promptLength, clock, position, turns, queryNorm,   \
                       keyNorm, eps, room, ownRoom},                                                                                        \
-                     partial, partialMl);                                                                                                  \
+                     partial, partialMl, arrived);                                                                                         \
   }
 ATTENTION(attention_whole, true)
 ATTENTION(attention_pieces, false)
-
-KERNEL __launch_bounds__(THREADS) attention_join(const float* partial, const float* partialMl, const int* promptOf, u16* out, int pieces, int units) {
-  let_next_start();
-  wait_for_previous();
-  const int i = blockIdx.x * THREADS + threadIdx.x, place = i / (DIM / 4) % PLACES, column = i % (DIM / 4) * 4, at = i / (DIM / 4) / PLACES;
-  if (at >= units * GROUPS || promptOf[at / GROUPS] < 0) return;
-  put_result(out, at / GROUPS, at % GROUPS, place, column, joined(pieces, [&](int k) {
-    const size_t piece = (size_t)(at * pieces + k) * PLACES + place;
-    const float2 ml = __ldcg((const float2*)(partialMl + piece * 2));
-    return Joined{ml.x, ml.y, __ldcg((const float4*)(partial + piece * DIM + column))};
-  }));
-}

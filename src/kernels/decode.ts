@@ -1,5 +1,5 @@
 // The kernels of a decoding step for one shape of decoder. R rows, U units of rows that share a prompt, S hidden, I feed-forward.
-import { empty, type Tensor, tidy } from '../tensor/index.ts'
+import { empty, type Tensor, tidy, zeros } from '../tensor/index.ts'
 import { f32, KernelModule, type Launch } from './module.ts'
 import { multiprocessors } from './support.ts'
 import { kernelTarget } from './target.ts'
@@ -78,6 +78,9 @@ function piecesOf(units: number, share: number): number {
   return pieces
 }
 
+/** Results of pieces, their maxima and sums, and how many of a unit and key/value head have arrived: 0 between launches. */
+export type PieceMemory = Record<'values' | 'ml' | 'arrived', Tensor>
+
 /** What attention reads and writes. */
 export interface AttentionInputs {
   qkv: Tensor // [R, (H + 2K) D]
@@ -139,16 +142,19 @@ export class DecodeKernels {
 
   /**
    * Whether the pieces of attention are joined in the kernel, as a cluster: no more than about 120 blocks of clusters run at a time. They
-   * leave partial results otherwise.
+   * leave partial results otherwise, which the last one joins.
    */
   get joinsWhole(): boolean {
     return kernelTarget().clusters && (this.rows / this.share) * this.shape.groups * this.pieces <= 120
   }
 
-  /** Floats of partial results, and of their sums and maxima. */
-  get partialSizes(): [number, number] {
-    const count = (this.rows / this.share) * this.shape.groups * this.pieces * this.share * 8
-    return [count * this.shape.dim, count * 2]
+  /** Memory for the pieces of attention. */
+  pieceMemory(device: string): PieceMemory {
+    const count = (this.rows / this.share) * this.shape.groups
+    const places = count * this.pieces * this.share * 8
+    const floats = (n: number) => empty([n], { device, dtype: 'float32' })
+    const arrived = zeros([count], { device, dtype: 'int32' })
+    return { values: floats(places * this.shape.dim), ml: floats(places * 2), arrived }
   }
 
   /** h += y; out = norm(h). `states` [T, R, S]: the result, or h itself where `raw`, is kept at the clock, round and round. */
@@ -170,14 +176,11 @@ export class DecodeKernels {
     this.#module.launch('swiglu', { grid: [grid], block: threads }, [both, out, this.rows])
   }
 
-  /** Rotates queries and keys, writes the own cache at the clock, attends. `partial`: memory for the pieces. */
-  attend(x: AttentionInputs, partial: { values: Tensor; ml: Tensor }): void {
+  /** Rotates queries and keys, writes the own cache at the clock, attends. */
+  attend(x: AttentionInputs, { values, ml, arrived }: PieceMemory): void {
     const { share, pieces, rows } = this
     const { groups, dim } = this.shape
-    const [places, shared] = [share * 8, attentionBytes(share, dim)]
-    const units = rows / share
-    const whole = this.joinsWhole
-    const { values, ml } = partial
+    const [units, shared, whole] = [rows / share, attentionBytes(share, dim), this.joinsWhole]
     const caches = [x.promptKeys, x.promptValues, x.ownKeys, x.ownValues]
     const norms = [x.queryNorm, x.keyNorm, f32(x.eps)]
     const rooms = [x.promptKeys.size(2), x.ownKeys.size(2)]
@@ -197,12 +200,9 @@ export class DecodeKernels {
         ...rooms,
         values,
         ml,
+        arrived,
       ],
     )
-    if (whole) return
-    const grid = Math.ceil((units * groups * places * (dim / 4)) / threads)
-    const args = [values, ml, x.promptOf, x.out, pieces, units]
-    this.#module.launch('attention_join', { grid: [grid], block: threads }, args)
   }
 
   draw(x: DrawInputs): void {

@@ -371,18 +371,19 @@ for (const [name, shape] of Object.entries(shapes))
   for (const [rows, share] of shape === big ? manyRows : fewRows)
     check(`attention of ${name}, ${rows} rows, ${share} a prompt`, () => {
       const kernels = new DecodeKernels(shape, { rows, share }, device)
-      const [values, ml] = kernels.partialSizes.map((n) => room([n], 'float32')) as [Tensor, Tensor]
+      const memory = kernels.pieceMemory(device)
       for (const time of [0, 15, 64]) {
         const inputs = attentionCase(shape, rows, share, time, time === 15)
         const { out, key, value } = reference.attend(inputs)
-        const launch = () => kernels.attend(inputs, { values, ml })
+        const launch = () => kernels.attend(inputs, memory)
         launch()
         const label = `time ${time}${kernels.joinsWhole ? ', whole' : ''}`
         near(`${label}: attention`, inputs.out, out, 8e-3)
         near(`${label}: key`, inputs.ownKeys.select(2, time), key, time === 15 ? 6e-3 : 1e-9)
         near(`${label}: value`, inputs.ownValues.select(2, time), value, 1e-9)
         sameBits('attention', inputs.out, () => void inputs.out.fill_(0), launch)
-        closedUnits(label, inputs, [values, ml], launch)
+        closedUnits(label, inputs, [memory.values, memory.ml], launch)
+        assert.ok(memory.arrived.eq(0).all().item(), 'nobody is waited for')
       }
     })
 

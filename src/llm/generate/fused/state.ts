@@ -1,8 +1,8 @@
 // Decoding with the custom kernels: one recorded step for all tokens, which reads its clock from memory. A recording is bound to addresses: it
 // is valid while the weights and cache buffers are those it was captured with, and is freed before they are.
 // R rows, P prompts, H heads, K key/value heads, D head size, S hidden, I feed-forward.
-import { DecodeKernels } from '../../../kernels/index.ts'
-import { CudaGraph, empty, int64Tensor, keep, noGrad, type Tensor, tensor, tidy, zeros } from '../../../tensor/index.ts'
+import { DecodeKernels, type PieceMemory } from '../../../kernels/index.ts'
+import { CudaGraph, int64Tensor, keep, noGrad, type Tensor, tensor, tidy, zeros } from '../../../tensor/index.ts'
 import type { Decoder } from '../../model.ts'
 import type { DecodeStart } from '../decoding.ts'
 import { DeviceDraws, type DrawPlan, planKey, type Taken } from '../recorded/draws.ts'
@@ -37,7 +37,7 @@ export class FusedState implements CacheUser {
   readonly #attended: Tensor // [R, H D]
   readonly #inner: Tensor // [R, I]
   readonly #scores: Tensor | null // [R, V up to a multiple of 8], for our own product
-  readonly #partial: { values: Tensor; ml: Tensor }
+  readonly #pieces: PieceMemory
   readonly #recordings = new Map<string, Recorded>()
   #weights: FusedWeights | null = null
   #plan = ''
@@ -70,8 +70,8 @@ export class FusedState implements CacheUser {
     this.#attended = make(R, heads * dim)
     this.#inner = make(R, inner)
     this.#scores = this.#kernels.own ? make(R, Math.ceil(decoder.cfg.vocab_size / 8) * 8) : null
-    const [values, ml] = this.#kernels.partialSizes.map((n) => keep(empty([n], { device, dtype: 'float32' })))
-    this.#partial = { values: values!, ml: ml! }
+    this.#pieces = this.#kernels.pieceMemory(device)
+    for (const t of Object.values(this.#pieces)) keep(t)
   }
 
   /** Takes over what was read of the prompts; the caller's cache may go afterwards. */
@@ -265,7 +265,7 @@ export class FusedState implements CacheUser {
         keyNorm,
         eps: this.decoder.cfg.rms_norm_eps,
       },
-      this.#partial,
+      this.#pieces,
     )
   }
 
@@ -282,7 +282,7 @@ export class FusedState implements CacheUser {
     this.memory.leave(this)
     this.#draws.dispose()
     const own = [this.#promptOf, this.#promptLength, this.#position, this.#arrived, this.#turns, this.#h, this.#normed]
-    const more = [this.#qkv, this.#attended, this.#inner, this.#scores, ...Object.values(this.#partial)]
+    const more = [this.#qkv, this.#attended, this.#inner, this.#scores, ...Object.values(this.#pieces)]
     for (const t of [...own, ...more]) t?.dispose()
   }
 }
