@@ -1,6 +1,6 @@
-import { mkdirSync, readdirSync } from 'node:fs'
+import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { atomicWrite, Mismatch } from '../core/index.ts'
+import { atomicWrite, Mismatch, makeFolder } from '../core/index.ts'
 import { sourceBytes, type TensorSource, writeSafetensors } from './safetensors.ts'
 
 interface ShardOptions {
@@ -13,7 +13,7 @@ interface ShardOptions {
  * model weights yet: a half-replaced set of shards could not be told from a whole one. Returns the files' names. */
 export function writeWeights(dir: string, entries: Iterable<TensorSource>, options: ShardOptions = {}): string[] {
   const { maxShardBytes = 5e9, metadata } = options
-  mkdirSync(dir, { recursive: true })
+  makeFolder(dir)
   const old = readdirSync(dir).find((name) => /^model(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?$/.test(name))
   if (old) throw new Mismatch({ where: dir, expected: 'a folder without model weights', got: old })
   const { shards, total } = splitShards(dir, entries, maxShardBytes)

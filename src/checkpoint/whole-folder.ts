@@ -1,7 +1,7 @@
 // A folder that appears complete or not at all: what a killed process left is never taken for complete and does not block the next.
-import { existsSync, mkdirSync, readdirSync, renameSync, rmdirSync, rmSync } from 'node:fs'
+import { existsSync, readdirSync, renameSync, rmdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { Mismatch } from '../core/index.ts'
+import { isFolder, lackOfRoom, Mismatch, makeFolder, namesFile } from '../core/index.ts'
 
 interface WholeFolder {
   /** Where its files are written to meanwhile. */
@@ -17,11 +17,25 @@ const mark = '.unfinished'
 export function openWholeFolder(out: string): WholeFolder {
   const there = existsSync(out)
   const unfinished = there ? join(out, mark) : `${out}${mark}`
+  if (there && !isFolder(out)) throw new Mismatch({ where: out, expected: 'a folder, or a new name', got: 'a file' })
   if (there && !existsSync(unfinished)) requireNoModel(out)
   const discard = () => rmSync(unfinished, { recursive: true, force: true })
-  discard()
-  mkdirSync(unfinished, { recursive: true })
+  if (existsSync(unfinished)) discard()
+  makeFolder(unfinished)
   return { unfinished, discard, commit: () => (there ? moveFiles(unfinished, out) : renameSync(unfinished, out)) }
+}
+
+/** What `write` puts into a new folder, whole or not at all. */
+export async function writeWholeFolder<T>(out: string, write: (unfinished: string) => Promise<T>): Promise<T> {
+  const folder = openWholeFolder(out)
+  try {
+    const result = await write(folder.unfinished)
+    folder.commit()
+    return result
+  } catch (error) {
+    folder.discard()
+    throw lackOfRoom(error) ? namesFile(out, error) : error
+  }
 }
 
 function requireNoModel(out: string): void {

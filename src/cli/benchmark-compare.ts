@@ -1,8 +1,7 @@
 // `roundtrip eval --compare A.json B.json`: before and after on the same sentences.
-import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Comparison, SentenceChange, StoredResult } from '../benchmarks/index.ts'
-import { atomicWrite, log } from '../core/index.ts'
+import { atomicWrite, log, makeFolder } from '../core/index.ts'
 import type { ComparedSentence, ComparisonPage } from '../dashboard/index.ts'
 import type { MaskRle, Shown } from '../tracking/index.ts'
 import { missing } from './benchmark.ts'
@@ -41,7 +40,7 @@ export async function writeComparison(
   const [before, after] = files.map(readResult) as [StoredResult, StoredResult]
   const found = compareResults(before, after, { protocol, seed })
   const { renderComparison } = await import('../dashboard/index.ts')
-  mkdirSync(out, { recursive: true })
+  makeFolder(out)
   const page = join(out, `compare-${found.benchmark}-${found.split}.html`)
   atomicWrite(page, await renderComparison(pageOf(found, before, after, files)))
   return { found, page }

@@ -1,5 +1,5 @@
 // A benchmark answered by a model in the engine thread; rows go to a file as they come.
-import { existsSync, mkdirSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type {
   AnswerSettings,
@@ -8,7 +8,7 @@ import type {
   RegionBenchmark,
   RegionBenchmarkName,
 } from '../benchmarks/index.ts'
-import { hashFile, isFolder, namesIn, sha256 } from '../core/index.ts'
+import { hashFile, isFolder, makeFolder, namesIn, readTextFile, sha256 } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { portHost, runHosted } from '../host/index.ts'
 import type { Family } from '../models/index.ts'
@@ -49,7 +49,7 @@ export async function benchmarkWork({ request, config, choice }: Work, port: Eng
   const host = portHost(port)
   const trained = await openTrained(config, choice)
   const header = answerHeader(request, config, choice, trained, source)
-  mkdirSync(request.out, { recursive: true })
+  makeFolder(request.out)
   try {
     const finished = await answer(trained.family, {
       ...{ rows: rowsFile(request), header, batch: config.evalBatch, mode: request.answers },
@@ -93,7 +93,7 @@ export async function openRegions(request: BenchmarkRequest, ask: AskJudge | nul
   return openRegionBenchmark(request.data, request.benchmark as RegionBenchmarkName, {
     images: request.images,
     ask,
-    judgePrompt: request.judgePrompt === null ? null : readFileSync(request.judgePrompt, 'utf8'),
+    judgePrompt: request.judgePrompt === null ? null : readTextFile(request.judgePrompt),
   })
 }
 

@@ -1,9 +1,8 @@
 // `roundtrip eval --benchmark` for region benchmarks: questions and captions about regions, boxes, clicks.
-import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import type { AskJudge, RegionBenchmark, RegionScores } from '../benchmarks/index.ts'
 import type { Given } from '../config/index.ts'
-import { atomicWrite, log, sha256 } from '../core/index.ts'
+import { atomicWrite, log, makeFolder, sha256 } from '../core/index.ts'
 import type { ScoredSettings } from '../host/index.ts'
 import type { RunConfig } from '../run/index.ts'
 import { type BenchmarkRequest, rowsFile } from './benchmark.ts'
@@ -20,7 +19,7 @@ async function judgeOf({ config, fromFiles }: ScoredSettings, { out }: Benchmark
   const { JudgeClient, JudgeStats, judgeTarget, requireOwnWord } = await import('../rewards/index.ts')
   requireOwnWord(judgeTarget(judge), fromFiles)
   const { JsonLines, readLines } = await import('../tracking/index.ts')
-  mkdirSync(out, { recursive: true })
+  makeFolder(out)
   const lines = new JsonLines(join(out, 'eval-dlc-bench-judge.jsonl'))
   const known = new Map([...readLines(lines.path)].map(({ value }) => [value?.['key'], String(value?.['reply'])]))
   const client = new JudgeClient(judge, new JudgeStats())
@@ -70,7 +69,7 @@ export async function scoreOne(
 }
 
 function write(request: BenchmarkRequest, scores: readonly RegionScores[], facts: Record<string, unknown>): void {
-  mkdirSync(request.out, { recursive: true })
+  makeFolder(request.out)
   for (const { split, items, metrics, rows } of scores) {
     const head = JSON.stringify({ benchmark: request.benchmark, split, ...facts, items, metrics }, null, 2)
     const body = rows.map((row) => JSON.stringify(row)).join(',\n')

@@ -1,9 +1,8 @@
 // `roundtrip eval --benchmark NAME`: predictions of a file, or answers of a model, scored as papers score them.
-import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import type { BenchmarkRecord, BenchmarkResult, MaskBenchmark, Protocol, SplitSummary } from '../benchmarks/index.ts'
 import { flagsOf, type Given } from '../config/index.ts'
-import { log, Mismatch } from '../core/index.ts'
+import { log, Mismatch, makeFolder } from '../core/index.ts'
 import type { ScoredSettings } from '../host/index.ts'
 import type { RunConfig } from '../run/index.ts'
 import { builtInKind } from '../tasks/index.ts'
@@ -131,7 +130,7 @@ export async function scoreRequest(open: OpenRequest, answers: Answers, seed: nu
   const scored = await scoreRecords(benchmark, records, predictions)
   const facts = { ...answers, seed, refs: request.refs, protocols }
   const results = splits.map((split) => resultOf(benchmark, split, scored, facts))
-  mkdirSync(request.out, { recursive: true })
+  makeFolder(request.out)
   for (const result of results) {
     if (result.warning) log.warn(result.warning)
     writeResult(resultFile(request.out, result.benchmark, result.split), result)

@@ -1,8 +1,8 @@
 // `roundtrip compare A B`: two runs or models on the same held-out records.
-import { existsSync, mkdirSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
 import { flagsOf } from '../config/index.ts'
-import { atomicWrite, isFolder, log, Mismatch } from '../core/index.ts'
+import { atomicWrite, isFolder, log, Mismatch, makeFolder } from '../core/index.ts'
 import type { ComparedSentence, ComparisonPage } from '../dashboard/index.ts'
 import { requirePaths, runWork } from '../host/index.ts'
 import {
@@ -133,7 +133,7 @@ function sentenceOf({ id, before, after, shown: both, image }: RecordChange): Co
 
 async function writePage(found: ComparedModels, places: readonly [string, string], out: string): Promise<string> {
   const { renderComparison } = await import('../dashboard/index.ts')
-  mkdirSync(out, { recursive: true })
+  makeFolder(out)
   const withImage = found.changes.filter(({ image }) => image !== undefined)
   const names = places.map((place) => basename(resolve(place)))
   const data: ComparisonPage = {

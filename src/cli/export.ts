@@ -1,6 +1,6 @@
 import { basename, join, resolve } from 'node:path'
 import { Command } from 'commander'
-import { openWholeFolder } from '../checkpoint/index.ts'
+import { writeWholeFolder } from '../checkpoint/index.ts'
 import { Mismatch, modelFolder } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { runOfCheckpoint, writeExportedCard } from './exported-card.ts'
@@ -36,16 +36,8 @@ async function run(options: Options): Promise<void> {
 }
 
 /** Writes a whole new model folder or nothing; returns the names of weights and model card. */
-export async function exportModel(options: Options): Promise<Set<string>> {
-  const folder = openWholeFolder(options.out)
-  try {
-    const files = await exportInto(folder.unfinished, options)
-    folder.commit()
-    return files
-  } catch (error) {
-    folder.discard()
-    throw error
-  }
+export function exportModel(options: Options): Promise<Set<string>> {
+  return writeWholeFolder(options.out, (unfinished) => exportInto(unfinished, options))
 }
 
 /** Weights, the source's other files and, of a run, the model card; returns the names of weights and model card. */

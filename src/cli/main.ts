@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
-import { Mismatch, messageOf, namesFile, printable } from '../core/index.ts'
+import { lackOfRoom, Mismatch, messageOf, namesFile, printable } from '../core/index.ts'
 
 interface Entry {
   summary: string
@@ -87,7 +87,8 @@ async function main(argv: readonly string[]): Promise<void> {
   if (!entry) {
     const { nearest } = await import('../config/index.ts')
     const names = Object.keys(commands)
-    const hint = `did you mean ${nearest(name, names)}?`
+    const close = nearest(name, names)
+    const hint = close && `did you mean ${close}?`
     throw new Mismatch({ where: 'roundtrip', field: 'command', expected: names.join(', '), got: name, hint })
   }
   const { command } = await entry.load()
@@ -103,10 +104,10 @@ function endSoon(): void {
   setTimeout(() => process.exit(), 500).unref()
 }
 
-/** An error of the file system gets the file and what to do; the program's own errors have them. */
+/** A full disk gets the file and what to do; other errors have them, or Node's message with the path. */
 function nameFile(error: unknown): void {
   const { code, dest, path, syscall, message } = (error ?? {}) as NodeJS.ErrnoException & { dest?: string }
-  if (code && message.startsWith(`${code}: `)) namesFile(dest ?? path ?? `${syscall}`, error)
+  if (lackOfRoom(error) && message.startsWith(`${code}: `)) namesFile(dest ?? path ?? `${syscall}`, error)
 }
 
 process.stdout.on('error', endWithReader)

@@ -31,6 +31,14 @@ export function whole(text: string): number {
   throw new InvalidArgumentError('expected a whole number')
 }
 
+/** `--device` of a command that opens a model. */
+export function deviceOption(doc = 'cpu, cuda or cuda:N'): Option {
+  return new Option('--device <name>', doc).default('cpu').argParser((text) => {
+    if (/^(cpu|cuda(:\d+)?)$/.test(text)) return text
+    throw new InvalidArgumentError('expected cpu, cuda or cuda:N')
+  })
+}
+
 /** Numbers with commas between them. */
 export function numbers(count: number) {
   return (text: string): number[] => {
@@ -72,7 +80,7 @@ export function modelCommand(name: string, description: string, { model = 'requi
       '--adapter <dir>',
       'PEFT adapter, checkpoint of a run, or .pth file of the Python trainer to put on the model',
     )
-    .option('--device <name>', 'cpu, cuda or cuda:N', 'cpu')
+    .addOption(deviceOption())
     .addOption(choice('--dtype <name>', 'of the weights; default: as config.json says', ['bfloat16', 'float32']))
     .option('--max-new-tokens <n>', 'longest answer', count, 256)
     .option('--max-tiles <n>', 'most tiles the picture is cut into', count)

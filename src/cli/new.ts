@@ -1,7 +1,7 @@
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
 import { Argument, Command } from 'commander'
-import { Mismatch, packageRoot } from '../core/index.ts'
+import { atomicWrite, Mismatch, makeFolder, packageRoot } from '../core/index.ts'
 
 type Kind = 'task' | 'reward' | 'data'
 
@@ -54,8 +54,8 @@ function write(kind: Kind, path: string): void {
   if (existsSync(file)) throw refuse('a file that does not exist yet', file, 'choose another name')
   const { use } = starts[kind]
   const text = startingPoint(kind, name)
-  mkdirSync(dirname(file), { recursive: true })
-  writeFileSync(file, text)
+  makeFolder(dirname(file))
+  atomicWrite(file, text)
   const shown = file.startsWith('/') || file.startsWith('.') ? file : `./${file}`
   process.stdout.write(`${file}\nnpx roundtrip-rl ${use(shown)}\n`)
 }

@@ -42,19 +42,47 @@ test('a command never writes over its input, and says so before it opens a model
     assert.equal(readFileSync(at(name), 'utf8'), 'the input')
 })
 
+/** What the program prints on standard error. */
+function errorOf(words: readonly string[], env: NodeJS.ProcessEnv = {}): string {
+  const cwd = join(import.meta.dirname, '../..')
+  const options = { cwd, encoding: 'utf8', env: { ...process.env, ...env } } as const
+  return spawnSync(process.execPath, ['bin/roundtrip.mjs', ...words], options).stderr
+}
+
 test('errors of the file system have the path and the reason', () => {
-  const made = (out: string) => {
-    const words = ['bin/roundtrip.mjs', 'data', 'make-scenes', '--n', '1', '--out', out]
-    return spawnSync(process.execPath, words, { cwd: join(import.meta.dirname, '../..'), encoding: 'utf8' }).stderr
-  }
+  const made = (out: string) => errorOf(['data', 'make-scenes', '--n', '1', '--out', out])
   assert.match(
     made(at('cup.png/x')),
-    /^error: .*cup\.png\/x: expected a file that can be written, got a part of its path is a file/m,
+    /^error: .*cup\.png\/x.*: expected a folder that can be written, got a part of its path is a file/m,
   )
+  assert.match(made(at('cup.png')), /^error: .*cup\.png: expected a folder, or a new name, got a file$/m)
+})
+
+test('only writes are called writes: a file that cannot be read keeps its own reason', () => {
+  writeFileSync(
+    at('source.mjs'),
+    `import { readFileSync } from 'node:fs'
+const region = () => readFileSync(${JSON.stringify(at('none.bin'))})
+export const source = { name: 'own', length: 1, id: () => 'a', region }
+`,
+  )
+  const text = errorOf(['data', 'preview', at('source.mjs'), '--out', at('own.html')])
+  assert.match(text, /^error: ENOENT: no such file or directory, open '.*none\.bin'$/m)
+})
+
+test('a device that no command knows is refused by its flag, with the ones it knows', () => {
+  const text = errorOf(['segment', 'a cup', '--model', folder, '--image', at('cup.png'), '--device', 'gpu'])
+  assert.match(text, /^error: option '--device <name>' argument 'gpu' is invalid\. expected cpu, cuda or cuda:N$/m)
   assert.match(
-    made(at('cup.png')),
-    /^error: .*cup\.png: expected a file that can be written, got a file has this name \(EEXIST\)/m,
+    errorOf(['train', '--device', 'gpu']),
+    /^error: settings: device: expected cpu, cuda, cuda:N or auto, got gpu$/m,
   )
+})
+
+test('a number of threads that OpenMP would die of is refused before its library is loaded', () => {
+  const words = ['segment', 'a cup', '--model', 'assets/miniature', '--image', 'assets/none.png']
+  const message = /^error: environment: OMP_NUM_THREADS: expected at most 1024 threads, got 4,1e9$/m
+  assert.match(errorOf(words, { OMP_NUM_THREADS: '4,1e9' }), message)
 })
 
 test('a page is not written over records or logs, a picture not into a folder that does not exist', async () => {

@@ -1,7 +1,7 @@
 import { Command } from 'commander'
 import { atomicWrite, modelFolder } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
-import { choice, count, inEngine, type ModelOptions, numbers, readImage } from './model.ts'
+import { choice, count, deviceOption, inEngine, type ModelOptions, numbers, readImage } from './model.ts'
 import { requireOutput } from './output-file.ts'
 
 const modes = ['negatives', 'second-look', 'joint'] as const
@@ -47,7 +47,7 @@ export function command(): Command {
     .addOption(choice('--wording <kind>', 'of the question', ['full', 'short'], 'full'))
     .option('--max-points <n>', 'points that are kept', count, 3)
     .option('--max-new-tokens <n>', 'longest answer', count, 96)
-    .option('--device <name>', 'cpu, cuda or cuda:N', 'cpu')
+    .addOption(deviceOption())
     .addOption(choice('--dtype <name>', 'of the weights', ['bfloat16', 'float32']))
     .option('--out <file>', 'where the picture goes', 'points.png')
     .option('--json', 'print one JSON object')

@@ -1,7 +1,17 @@
 // Records without captions: masks of a data set, or proposed by a segmenter; captions written by the model that will train on them.
-import { appendFileSync, existsSync, mkdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { appendFileSync, existsSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
-import { atomicWrite, hashFile, isFolder, Mismatch, messageOf, namesIn, sha256, tryJsonObject } from '../core/index.ts'
+import {
+  atomicWrite,
+  hashFile,
+  isFolder,
+  Mismatch,
+  makeFolder,
+  messageOf,
+  namesIn,
+  sha256,
+  tryJsonObject,
+} from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import type { RgbImage } from '../image/index.ts'
 import type { Mask, Rle } from '../mask/index.ts'
@@ -110,7 +120,7 @@ async function captionRecords(input: ProposeInput, path: string, port: EnginePor
   const { encodeRle } = await import('../mask/index.ts')
   const { data } = input.config
   const source = await openSource(path, data)
-  mkdirSync(input.out, { recursive: true })
+  makeFolder(input.out)
   const [masks, heldOut] = [new Map<string, Proposed>(), [] as ProposedRecord[]]
   for (const split of ['train', 'eval'] as const) {
     for (const i of splitIndices(source, { ...data, split })) {
@@ -175,7 +185,7 @@ async function knownMasks(file: string): Promise<Map<string, Proposed>> {
 
 /** The line begins with a line break: one that was cut off before costs only itself. */
 function keepMasks(out: string, key: string, masks: Proposed): void {
-  mkdirSync(out, { recursive: true })
+  makeFolder(out)
   const found = masks.map(({ mask, ...rest }) => rest)
   appendFileSync(files(out).masks, `\n${JSON.stringify({ key, found })}`)
 }
@@ -257,7 +267,7 @@ async function write(
     heldOut: split.eval.length,
     notes: captions.size === 1 ? [`the model wrote the same caption for every mask: ${records[0]!.caption}`] : [],
   }
-  mkdirSync(input.out, { recursive: true })
+  makeFolder(input.out)
   atomicWrite(train, lines(split.train))
   atomicWrite(heldOut, lines(split.eval))
   await writePreview(found, input.out)

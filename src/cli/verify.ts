@@ -2,7 +2,7 @@ import { Command } from 'commander'
 import { type CheckRow, groupBy, log, Mismatch, messageOf } from '../core/index.ts'
 import { findGolden, type Golden } from '../verify/index.ts'
 import { type CertificateOptions, certificatePage, certify } from './certificate.ts'
-import { choice, count, whole } from './model.ts'
+import { choice, count, deviceOption, whole } from './model.ts'
 import { aligned, exponential } from './table.ts'
 
 type Place = Partial<Pick<Options, 'device' | 'kernels'>>
@@ -25,7 +25,7 @@ export function command(): Command {
       'recompute golden data of the reference implementations and compare every tensor; or compare a model folder with the public Python code',
     )
     .argument('[paths...]', 'golden files or folders, or folders that contain them')
-    .option('--device <name>', 'where to recompute: cpu, cuda or cuda:N', 'cpu')
+    .addOption(deviceOption('where to recompute: cpu, cuda or cuda:N'))
     .addOption(choice('--kernels <which>', 'off: PyTorch ops instead of our kernels', ['auto', 'off'], 'auto'))
     .option('--all', 'list every passing row')
     .addOption(choice('--against <what>', 'compute --model with transformers, PEFT and TRL too', ['python']))

@@ -1,10 +1,9 @@
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { mkdirSync } from 'node:fs'
 import { setPriority } from 'node:os'
 import { join } from 'node:path'
 import { Command } from 'commander'
-import { log, Mismatch, packageRoot } from '../core/index.ts'
+import { log, Mismatch, makeFolder, packageRoot } from '../core/index.ts'
 import type { WatchOptions } from '../dashboard/index.ts'
 
 const firstPort = 7007
@@ -35,7 +34,7 @@ async function watch(runs: readonly string[], options: Options): Promise<void> {
   if (port !== undefined && (!Number.isInteger(port) || port < 0 || port > 65_535))
     throw new Mismatch({ where: 'watch', field: '--port', expected: 'a number from 0 to 65535', got: options.port })
   setPriority(10) // a run on the same machine comes first
-  if (runs.length === 0) mkdirSync('runs', { recursive: true })
+  if (runs.length === 0) makeFolder('runs')
   const server = await serveAt(port, {
     folders: runs.length > 0 ? runs : ['runs'],
     page: join(packageRoot(), 'assets', 'watch'),
@@ -69,7 +68,7 @@ async function serveAt(port: number | undefined, target: Omit<WatchOptions, 'por
 
 /** The same page from a separate process, for a command that trains: serving it does not slow down the run. */
 export async function watchBeside(folder: string): Promise<{ url: string; close(): void }> {
-  mkdirSync(folder, { recursive: true })
+  makeFolder(folder)
   const program = join(packageRoot(), 'bin', 'roundtrip.mjs')
   const child = spawn(process.execPath, [program, 'watch', folder], { stdio: ['ignore', 'pipe', 'inherit'] })
   const url = await new Promise<string>((done, fail) => {

@@ -128,6 +128,8 @@ test('a word that ends a name finds it, the shortest name first', () => {
   assert.equal(nearest('steps', ['dtype', 'epochs', 'saveSteps', 'maxSteps']), 'maxSteps')
   assert.equal(nearest('stpes', ['steps', 'maxSteps']), 'steps')
   assert.equal(nearest('top', ['stop', 'laptop']), 'stop')
+  assert.equal(nearest('gpu', ['points.reward.iou', 'device', 'pull']), undefined, 'more than half would change')
+  assert.equal(nearest('evla', ['eval', 'new']), 'eval')
 })
 
 test('distance counts inserts, deletes, replacements and swaps', () => {

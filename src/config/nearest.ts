@@ -22,7 +22,10 @@ const plain = (name: string) => name.toLowerCase().replace(/[-_]/g, '')
 const held = 1.5
 const shortestHeld = 4
 
-/** The name closest to what was typed; a name's last part counts as itself, so that `numGenerations` finds `rl.numGenerations`. */
+/**
+ * The name closest to what was typed; undefined if more than half of the word would have to change. A name's last part counts as
+ * itself, so that `numGenerations` finds `rl.numGenerations`.
+ */
 export function nearest(typed: string, names: readonly string[]): string | undefined {
   let best: { name: string; cost: number } | undefined
   const word = plain(typed)
@@ -33,5 +36,5 @@ export function nearest(typed: string, names: readonly string[]): string | undef
     const cost = Math.min(whole, end, part)
     if (!best || cost < best.cost) best = { name, cost }
   }
-  return best?.name
+  return best && best.cost <= Math.max(1, word.length / 2) ? best.name : undefined
 }

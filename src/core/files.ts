@@ -3,6 +3,7 @@ import {
   closeSync,
   existsSync,
   fsyncSync,
+  mkdirSync,
   mkdtempSync,
   openSync,
   readSync,
@@ -33,17 +34,16 @@ export function withOpen<T>(path: string, use: (fd: number) => T): T {
 export function hashFile(path: string): string {
   const hash = createHash('sha256')
   const piece = Buffer.allocUnsafe(1 << 20)
-  const fd = openSync(path, 'r')
   let at = 0
   try {
-    for (let n = readSync(fd, piece); n > 0; n = readSync(fd, piece)) {
-      hash.update(piece.subarray(0, n))
-      at += n
-    }
+    withOpen(path, (fd) => {
+      for (let n = readSync(fd, piece); n > 0; n = readSync(fd, piece)) {
+        hash.update(piece.subarray(0, n))
+        at += n
+      }
+    })
   } catch (error) {
     throw unreadable(path, at, piece.length, error)
-  } finally {
-    closeSync(fd)
   }
   return hash.digest('hex')
 }
@@ -92,13 +92,13 @@ const noEntry: Readonly<Record<string, string>> = {
   EISDIR: 'a folder has this name',
 }
 
-/** The error of a full or failing disk, or of a folder, with the file and what to do; its code stays. */
-export function namesFile(path: string, error: unknown): unknown {
+/** The error of a write: of a full or failing disk, or of a folder. Gets the file and what to do; its code stays. */
+export function namesFile(path: string, error: unknown, kind: 'file' | 'folder' = 'file'): unknown {
   if (!(error instanceof Error)) return error
   const [trouble, refusal] = [diskTrouble(error), inWordsOf(error, noEntry)]
   if (trouble !== null)
     error.message = `${path}: expected a disk with room, got ${trouble}. make room, then start the same command again`
-  else if (refusal !== null) error.message = `${path}: expected a file that can be written, got ${refusal}`
+  else if (refusal !== null) error.message = `${path}: expected a ${kind} that can be written, got ${refusal}`
   return error
 }
 
@@ -109,6 +109,15 @@ export function atomicWrite(path: string, data: string | Uint8Array, sync = true
 
 export function atomicWriteJson(path: string, value: unknown): void {
   atomicWrite(path, `${JSON.stringify(value, null, 2)}\n`)
+}
+
+/** A folder to write to, with those above it. */
+export function makeFolder(path: string): void {
+  try {
+    mkdirSync(path, { recursive: true })
+  } catch (error) {
+    throw namesFile(path, error, 'folder')
+  }
 }
 
 /** A new folder among the temporary files that nobody else can read; the caller removes it. */

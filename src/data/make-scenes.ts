@@ -1,6 +1,7 @@
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { atomicWrite, Mismatch } from '../core/index.ts'
+import { writeWholeFolder } from '../checkpoint/index.ts'
+import { atomicWrite, Mismatch, namesIn } from '../core/index.ts'
 import { encodePng } from '../image/index.ts'
 import { encodeRle, maskFromDense } from '../mask/index.ts'
 import { makeScene, type Scene } from '../scenes/index.ts'
@@ -16,9 +17,14 @@ export interface MakeScenesOptions {
   onProgress?: (done: number) => void
 }
 
-/** Writes generated scenes in a format the readers open; returns how many. */
+/** Writes a folder of generated scenes in a format the readers open, whole or not at all; returns how many. */
 export async function makeScenes(options: MakeScenesOptions): Promise<number> {
-  return options.format === 'jsonl' ? await writeJsonl(options) : await writeArrow(options)
+  const { out, format } = options
+  const [got] = namesIn(out, /^(images|scenes\.jsonl|state\.json|dataset_info\.json)$|\.arrow$/)
+  if (got !== undefined)
+    throw new Mismatch({ where: out, expected: 'a folder without records', got, hint: 'choose another --out' })
+  const write = format === 'jsonl' ? writeJsonl : writeArrow
+  return writeWholeFolder(out, (unfinished) => write({ ...options, out: unfinished }))
 }
 
 function* scenes({ n, seed = 0, size = 112, onProgress }: MakeScenesOptions): Generator<Scene> {
@@ -50,12 +56,7 @@ async function writeArrow(options: MakeScenesOptions): Promise<number> {
 }
 
 async function writeJsonl(options: MakeScenesOptions): Promise<number> {
-  const target = join(options.out, 'scenes.jsonl')
-  if (existsSync(target)) {
-    const [expected, got] = ['a folder without scenes.jsonl', 'one that has it']
-    throw new Mismatch({ where: target, expected, got, hint: 'choose another --out' })
-  }
-  mkdirSync(join(options.out, 'images'), { recursive: true })
+  mkdirSync(join(options.out, 'images'))
   const lines: string[] = []
   for (const scene of scenes(options)) {
     const image = `images/${scene.id}.png`
@@ -63,6 +64,6 @@ async function writeJsonl(options: MakeScenesOptions): Promise<number> {
     const category = [scene.objects[scene.target]!.shape]
     lines.push(JSON.stringify({ id: scene.id, image, mask: rleOf(scene), caption: scene.caption, category }))
   }
-  atomicWrite(target, `${lines.join('\n')}\n`)
+  atomicWrite(join(options.out, 'scenes.jsonl'), `${lines.join('\n')}\n`)
   return lines.length
 }

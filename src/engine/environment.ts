@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
+import { Mismatch } from '../core/index.ts'
 
 function cpuFlags(): Set<string> {
   try {
@@ -7,6 +8,17 @@ function cpuFlags(): Set<string> {
     return new Set(line?.[1]?.split(' ') ?? [])
   } catch {
     return new Set() // not Linux: the libraries decide for themselves
+  }
+}
+
+/** libgomp ends the process without a message that helps if it cannot start as many threads. */
+const maxThreads = 1024
+
+function requireThreads(): void {
+  for (const name of ['OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'MKL_NUM_THREADS']) {
+    const got = process.env[name]
+    if (got?.split(',').some((text) => Number.parseInt(text, 10) > maxThreads || Number(text) > maxThreads))
+      throw new Mismatch({ where: 'environment', field: name, expected: `at most ${maxThreads} threads`, got })
   }
 }
 
@@ -22,6 +34,7 @@ export function defaultThreads(): number {
  * loaded and before a worker starts: a worker's process.env is a copy that never reaches setenv. The user's own values stay.
  */
 export function prepareEnvironment(): void {
+  requireThreads()
   const flags = cpuFlags()
   const avx512 = ['avx512f', 'avx512bw', 'avx512dq', 'avx512vl'].every((f) => flags.has(f))
   const avx2 = flags.has('avx2') && flags.has('fma')

@@ -76,7 +76,11 @@ export const RunConfig = z.strictObject({
   ),
   model: setting(z.string(), '', 'folder of the model: config.json, weights, tokenizer'),
   output: setting(z.string(), 'runs/train', 'run folder'),
-  device: setting(z.string(), 'auto', 'cpu, cuda, cuda:N, or auto: cuda if there is one'),
+  device: setting(
+    z.string().regex(/^(auto|cpu|cuda(:\d+)?)$/, 'cpu, cuda, cuda:N or auto'),
+    'auto',
+    'cpu, cuda, cuda:N, or auto: cuda if there is one',
+  ),
   dtype: setting(
     z.enum(['auto', 'float32', 'bfloat16']),
     'auto',

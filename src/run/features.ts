@@ -1,8 +1,8 @@
 // From records to image features: prepared as plain data, encoded once, and kept on disk if `featureCache` names a folder.
-import { existsSync, mkdirSync, rmSync, statSync } from 'node:fs'
+import { existsSync, rmSync, statSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { openWeights, readAll, readHeader, readTensors, tensorSource, writeSafetensors } from '../checkpoint/index.ts'
-import { assert, log, Mismatch, messageOf, sha256 } from '../core/index.ts'
+import { assert, log, Mismatch, makeFolder, messageOf, sha256 } from '../core/index.ts'
 import type { Example } from '../data/index.ts'
 import type { Preparation, RgbImage } from '../image/index.ts'
 import { type Family, weightFiles } from '../models/index.ts'
@@ -29,7 +29,7 @@ export class FeatureStore {
   constructor(root: string, fingerprint: string, device: string) {
     this.#folder = join(root, sha256(fingerprint).slice(0, 16))
     this.#device = device
-    mkdirSync(this.#folder, { recursive: true })
+    makeFolder(this.#folder)
   }
 
   get(id: string, image: RgbImage, make: () => Named): Named {

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { command } from '../../src/cli/score.ts'
 import { atomicWrite, writeAll } from '../../src/core/index.ts'
+import { makeScenes } from '../../src/data/index.ts'
 import { JsonLines } from '../../src/tracking/index.ts'
 
 const kib = 16
@@ -62,6 +63,19 @@ test('score: a disk that has no room for the last line ends with an error and le
     /out\.jsonl: expected room for all scores, got the disk is full/,
   )
   assert.deepEqual(readdirSync(disk), [])
+})
+
+test('make-scenes: a full disk is named with the folder, and nothing of the folder is left', async (t) => {
+  const disk = smallDisk(t)
+  if (disk === null) return
+  for (const format of ['gar-arrow', 'jsonl'] as const) {
+    const out = join(disk, 'scenes')
+    await assert.rejects(
+      makeScenes({ n: 200, out, format, size: 56 }),
+      /scenes: expected a disk with room, got the disk is full/,
+    )
+    assert.deepEqual(readdirSync(disk), [])
+  }
 })
 
 test('a deleted log that does not fit again is an error, and no half of it is put back', (t) => {

@@ -1,9 +1,9 @@
 // Arrow shards in the layout of Grasp-Any-Region, as `save_to_disk` writes them: IPC stream, at most 100 rows a batch,
 // no compression, state.json and dataset_info.json beside them.
 import { randomBytes } from 'node:crypto'
-import { once } from 'node:events'
-import { createWriteStream, mkdirSync, readdirSync, renameSync } from 'node:fs'
+import { createWriteStream, readdirSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
+import { pipeline } from 'node:stream/promises'
 import {
   Binary,
   Field,
@@ -17,7 +17,7 @@ import {
   Utf8,
   vectorFromArray,
 } from 'apache-arrow'
-import { atomicWriteJson, Mismatch } from '../../core/index.ts'
+import { atomicWriteJson, Mismatch, makeFolder } from '../../core/index.ts'
 
 export interface GarRow {
   /** Encoded bytes, or a path relative to the folder. */
@@ -61,25 +61,19 @@ function toBatch(rows: readonly GarRow[]): RecordBatch {
 
 /** Writes rows into one shard, batch by batch; one batch is in memory at a time. */
 async function writeShard(path: string, rows: AsyncIterable<GarRow>, batchRows: number): Promise<number> {
-  const encoder = RecordBatchStreamWriter.throughNode({ autoDestroy: false })
-  const file = createWriteStream(path)
-  encoder.pipe(file)
-  const done = once(file, 'finish')
   let written = 0
-  let pending: GarRow[] = []
-  const flush = async () => {
-    if (pending.length === 0) return
-    if (!encoder.write(toBatch(pending))) await once(encoder, 'drain')
-    written += pending.length
-    pending = []
+  async function* batches(): AsyncGenerator<RecordBatch> {
+    let pending: GarRow[] = []
+    for await (const row of rows) {
+      written++
+      if (pending.push(row) < batchRows) continue
+      yield toBatch(pending)
+      pending = []
+    }
+    if (pending.length > 0) yield toBatch(pending)
   }
-  for await (const row of rows) {
-    pending.push(row)
-    if (pending.length === batchRows) await flush()
-  }
-  await flush()
-  encoder.end()
-  await done
+  const encoder = RecordBatchStreamWriter.throughNode({ autoDestroy: false })
+  await pipeline(batches, encoder, createWriteStream(path))
   return written
 }
 
@@ -97,7 +91,7 @@ export async function writeGarArrow(
   options: GarWriteOptions = {},
 ): Promise<number> {
   const { shardBytes = 500_000_000, batchRows = 100 } = options
-  mkdirSync(folder, { recursive: true })
+  makeFolder(folder)
   if (readdirSync(folder).some((name) => name.endsWith('.arrow'))) {
     const [expected, got] = ['a folder without Arrow shards', 'one that has some']
     throw new Mismatch({ where: folder, expected, got, hint: 'choose another --out' })

@@ -1,8 +1,8 @@
 // RefCOCO, RefCOCO+, RefCOCOg: instances.json (COCO) joined with refs(...).p, a pickle read as data, or the same as JSON.
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { readPickle } from '../../checkpoint/index.ts'
-import { Mismatch, namesIn, readJson, regularFile, stream, streamId } from '../../core/index.ts'
+import { Mismatch, namesIn, readBytes, readJson, regularFile, stream, streamId } from '../../core/index.ts'
 import { cachedIndex } from '../cache.ts'
 import type { DataConfig } from '../config.ts'
 import type { RecordSource } from '../example.ts'
@@ -27,7 +27,7 @@ export function isRefCoco(folder: string): boolean {
 
 function readRefs(file: string): Ref[] {
   regularFile(file)
-  const value = file.endsWith('.json') ? readJson(file) : readPickle(readFileSync(file), file)
+  const value = file.endsWith('.json') ? readJson(file) : readPickle(readBytes(file), file)
   if (!Array.isArray(value)) throw new Mismatch({ where: file, expected: 'a list of refs', got: typeof value })
   const wrong = value.findIndex((ref) => !isRef(ref))
   if (wrong < 0) return value as Ref[]
