@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import type { CommandFlag } from '../config/index.ts'
-import { log, Mismatch } from '../core/index.ts'
+import { counted, log, Mismatch } from '../core/index.ts'
 import { failing, requirePaths, runWork } from '../host/index.ts'
 import { requireRead } from './command-settings.ts'
 import { writeReport } from './demo.ts'
@@ -73,21 +73,19 @@ async function run(argv: readonly string[]): Promise<void> {
 }
 
 async function propose(input: ProposeInput): Promise<ProposedRecords> {
-  const about = input.records ?? `${numPictures(picturesIn(input.images).length)}: proposing masks`
+  const about = input.records ?? `${counted(picturesIn(input.images).length, 'picture')}: proposing masks`
   const earlier = await earlierProposals(input)
   if (earlier) return earlier
   log.info(about)
   return inEngine<ProposedRecords>(import.meta.url, 'proposeWork', input)
 }
 
-const numPictures = (n: number) => (n === 1 ? '1 picture' : `${n} pictures`)
-
 /** What the command decided in the user's place. */
 function assumptions(found: ProposedRecords, { sam, records: given }: Pick<ProposeInput, 'sam' | 'records'>): string[] {
   const { pictures, unreadable, empty, records, heldOut, notes } = found
   const missing = unreadable.length > 0 ? `, ${unreadable.length} unreadable (${unreadable[0]})` : ''
   return [
-    `${numPictures(pictures)}${missing}${empty > 0 ? `, ${empty} without a mask` : ''}`,
+    `${counted(pictures, 'picture')}${missing}${empty > 0 ? `, ${empty} without a mask` : ''}`,
     `assumed: masks of ${given ?? sam} are right: ${records} to train on, ${heldOut} of other pictures held out`,
     `shown on ${found.train.replace(/jsonl$/, 'html')}`,
     given === null

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
 import { flagsOf } from '../config/index.ts'
-import { atomicWrite, isFolder, log, Mismatch, makeFolder } from '../core/index.ts'
+import { atomicWrite, counted, isFolder, log, Mismatch, makeFolder } from '../core/index.ts'
 import type { ComparedSentence, ComparisonPage } from '../dashboard/index.ts'
 import { requirePaths, runWork } from '../host/index.ts'
 import {
@@ -109,7 +109,7 @@ function textOf({ records, main, metrics, wins, losses, ties, changes }: Compare
   const moved = changes.filter(({ change }, i) => change !== 0 && (i < shown || i >= changes.length - shown))
   const listed = moved.map(({ id, before, after, change }) => [id, rounded(before), rounded(after), rounded(change)])
   const notes = [
-    `${records} held-out records; ${main}: B is better on ${wins}, worse on ${losses}, equal on ${ties}`,
+    `${counted(records, 'held-out record')}; ${main}: B is better on ${wins}, worse on ${losses}, equal on ${ties}`,
     smallSampleNote(records),
   ]
   return [
@@ -139,7 +139,7 @@ async function writePage(found: ComparedModels, places: readonly [string, string
   const data: ComparisonPage = {
     title: `${names[0]} and ${names[1]}`,
     names: ['A', 'B'],
-    facts: places.map((place, i) => `${'AB'[i]}: ${place}`).concat(`${found.records} held-out records.`),
+    facts: places.map((place, i) => `${'AB'[i]}: ${place}`).concat(`${counted(found.records, 'held-out record')}.`),
     metrics: Object.entries(found.metrics).map(([name, change]) => ({ name, ...change })),
     ...{ wins: found.wins, losses: found.losses, ties: found.ties },
     about: { each: 'records', metric: found.main, unit: 'records' },

@@ -1,5 +1,5 @@
 import { Command } from 'commander'
-import { humanBytes, modelFolder } from '../core/index.ts'
+import { counted, humanBytes, modelFolder } from '../core/index.ts'
 import type { FolderReport } from '../models/index.ts'
 import { aligned, thousands } from './table.ts'
 
@@ -57,7 +57,7 @@ function print({ path, architecture, files, groups, lora, memory }: FolderReport
   ]
   const head = ['group', 'tensors', 'elements', 'trained by default', 'ratio', 'dtypes']
   return [
-    `${path}: ${files.count} weight ${files.count === 1 ? 'file' : 'files'}, ${humanBytes(files.bytes)}`,
+    `${path}: ${counted(files.count, 'weight file')}, ${humanBytes(files.bytes)}`,
     ...Object.entries(architecture).map(([key, value]) => `  ${key.padEnd(8)}  ${value}`),
     '',
     aligned([head, ...rows], { right: [1, 2, 3, 4], indent: '  ' }),

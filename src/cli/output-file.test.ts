@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import type { Command } from 'commander'
-import { messageOf } from '../core/index.ts'
+import { messageOf, packageRoot } from '../core/index.ts'
+import { command as compare } from './compare.ts'
 import { command as data } from './data.ts'
 import { command as points } from './points.ts'
 import { command as report } from './report.ts'
@@ -40,6 +41,12 @@ test('a command never writes over its input, and says so before it opens a model
   assert.match(await scoreTo('.', 'scores.jsonl'), /score: --in: expected a file, got/)
   for (const name of ['cup.png', 'cup.overlay.png', 'page.html'])
     assert.equal(readFileSync(at(name), 'utf8'), 'the input')
+})
+
+test('compare refuses a file as its folder before it evaluates anything', async () => {
+  const miniature = join(packageRoot(), 'assets', 'miniature')
+  const words = [miniature, miniature, '--data', 'scenes:4', '--out', at('page.html')]
+  assert.match(await messageFor(compare(), ...words), /^compare: --out: expected a folder, got .*page\.html$/)
 })
 
 /** What the program prints on standard error. */

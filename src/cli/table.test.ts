@@ -24,6 +24,7 @@ test('the comparison has a row per metric with the change and its sign', () => {
   assert.match(rows[2]!, /-0\.250 +no$/)
   assert.match(rows[3]!, /^c .*\] +- +- +-$/)
   assert.deepEqual(rows.slice(4), ['', '64 held-out records; apart: the two intervals have no value in common'])
+  assert.match(comparisonTable({ a: alone(0.4) }, { a: alone(0.5) }, 1), /^1 held-out record; apart/m)
 })
 
 test('the comparison fits 80 columns', () => {

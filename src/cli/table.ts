@@ -1,3 +1,4 @@
+import { counted } from '../core/index.ts'
 import type { RunResult } from '../run/index.ts'
 import { apartFrom, type Interval, smallSampleNote } from '../tracking/index.ts'
 
@@ -65,7 +66,7 @@ export function comparisonTable(before: IntervalsByName, after: IntervalsByName,
   })
   const table = aligned([['metric', 'before [95 %]', 'after [95 %]', 'change', 'apart'], ...rows])
   const notes = [
-    `${records} held-out ${records === 1 ? 'record' : 'records'}; apart: the two intervals have no value in common`,
+    `${counted(records, 'held-out record')}; apart: the two intervals have no value in common`,
     smallSampleNote(records),
   ]
   return `${table}\n\n${notes.filter((note) => note !== null).join('\n')}`

@@ -163,6 +163,9 @@ export const lackOfRoom = (error: unknown): string | null => inWordsOf(error, no
 /** The same, or that the disk itself misbehaves: what may be over in a minute. */
 export const diskTrouble = (error: unknown): string | null => inWordsOf(error, { ...noRoom, ...failing })
 
+/** `1 record`, `2 records`. */
+export const counted = (n: number, noun: string): string => `${n} ${noun}${n === 1 ? '' : 's'}`
+
 export function humanBytes(n: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
   let unit = 0

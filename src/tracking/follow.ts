@@ -2,7 +2,7 @@
 
 import { type Stats, statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
-import { isObject, type JsonObject, Mismatch, messageOf, tryJsonObject } from '../core/index.ts'
+import { counted, isObject, type JsonObject, Mismatch, messageOf, tryJsonObject } from '../core/index.ts'
 import type { RunEvent, TaskName, TimingLine } from './events.ts'
 import { LineFollower, type LineSink } from './line-follower.ts'
 import { MetricTable } from './metric-table.ts'
@@ -207,7 +207,7 @@ export class FollowedRun {
       const [name, { bad }] = [basename(path), sink]
       // A run that is being written has a torn line now and then; it is a problem in one that ended.
       if (torn && this.end) problems.push(`${name}: the last line is torn`)
-      if (bad > 0) problems.push(`${name}: ${bad} ${bad === 1 ? 'line' : 'lines'} could not be read`)
+      if (bad > 0) problems.push(`${name}: ${counted(bad, 'line')} could not be read`)
     }
     const leftOut = this.metrics.leftOut + this.timing.leftOut
     if (leftOut > 0) problems.push(`${leftOut} values have more names than can be shown`)

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
-import { type JsonObject, Mismatch, messageOf, requireBelow } from '../core/index.ts'
+import { counted, type JsonObject, Mismatch, messageOf, requireBelow } from '../core/index.ts'
 import type { ReadSample, RunEvent, TimingLine } from './events.ts'
 import { type Line, readLines } from './json-lines.ts'
 import { toEvent, toSample, toTiming } from './parse.ts'
@@ -62,7 +62,7 @@ function* readAll<T>(dir: string, name: string, convert: Convert<T>, problems: s
     else torn++
   }
   if (torn > 0) note(problems, `${name}: the last line is torn`)
-  if (bad > 0) note(problems, `${name}: ${bad} ${bad === 1 ? 'line' : 'lines'} could not be read`)
+  if (bad > 0) note(problems, `${name}: ${counted(bad, 'line')} could not be read`)
 }
 
 /** The lines of a log as far as it can be read. */

@@ -68,7 +68,7 @@ function row(key: string, { label, evals }: EvaluatedRun, several: boolean): Mar
 function aboutOf({ label, evals, note }: EvaluatedRun, several: boolean): Markup {
   const { before, after } = ends(evals)
   const steps = after ? `step ${before!.step} against step ${after.step}` : `step ${before!.step}`
-  return html`<p>${several ? `${label}: ` : ''}${before!.records} held-out records, ${steps}.${note ? ` Note: ${note}.` : ''}</p>`
+  return html`<p>${several ? `${label}: ` : ''}${before!.records} held-out ${before!.records === 1 ? 'record' : 'records'}, ${steps}.${note ? ` Note: ${note}.` : ''}</p>`
 }
 
 function history({ label, evals }: EvaluatedRun, several: boolean): Markup | undefined {

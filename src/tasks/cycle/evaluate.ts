@@ -1,7 +1,7 @@
 // The same numbers before and after: held-out records, greedy, no noise. Each metric with a bootstrap 95 % interval.
 import { encodeRle, type Mask, maskArea, maskIntersection, maskIou, maskUnion } from '../../mask/index.ts'
 import { meteor } from '../../rewards/index.ts'
-import type { Json, Shown } from '../../rl/index.ts'
+import type { Shown } from '../../rl/index.ts'
 import { tidy } from '../../tensor/index.ts'
 import type { Interval } from '../../tracking/index.ts'
 import type { Evaluator, RecordRatios, RecordScore, WorkItem } from '../kind.ts'
@@ -60,11 +60,10 @@ export function scoreRecords(cycle: Cycle, items: readonly WorkItem[]): CycleSco
 
 /** What the record has, what was said of its mask, and the mask that was drawn from its caption. */
 function shownOf({ example }: WorkItem, caption: string, mask: Mask | null): Shown[] {
-  const rle = (m: Mask) => encodeRle(m) as unknown as Json
   return [
-    { kind: 'mask', by: 'record', value: rle(example.mask) },
+    { kind: 'mask', by: 'record', value: encodeRle(example.mask) },
     { kind: 'text', by: 'record', value: example.caption },
-    { kind: 'mask', by: 'policy', value: mask && rle(mask) },
+    { kind: 'mask', by: 'policy', value: mask && encodeRle(mask) },
     { kind: 'text', by: 'policy', value: caption },
   ]
 }

@@ -88,10 +88,10 @@ export function restoreSample(json: Json): CycleSample {
 /** The record's mask and words, and what the trip made of them. */
 export function shownOf({ example }: WorkItem, reply: CycleReply | undefined, drawnBy: 'policy' | 'ema'): Shown[] {
   const shown: Shown[] = [
-    { kind: 'mask', by: 'record', value: encodeRle(example.mask) as unknown as Json },
+    { kind: 'mask', by: 'record', value: encodeRle(example.mask) },
     { kind: 'text', by: 'record', value: example.caption },
   ]
-  const drawn = reply?.mask ? (encodeRle(reply.mask) as unknown as Json) : null
+  const drawn = reply?.mask ? encodeRle(reply.mask) : null
   if (reply) shown.push({ kind: 'mask', by: drawnBy, value: drawn }) // null: it drew none
   if (reply && reply.text !== null) shown.push({ kind: 'text', by: 'ema', value: reply.text })
   return shown

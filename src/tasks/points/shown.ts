@@ -1,5 +1,6 @@
 // What a person sees of an answer: the question, the object, the points, SAM2's mask before and after them, and where the first one
 // takes in too much. The parts of the reward are next to it, for readers of samples.jsonl.
+import { counted } from '../../core/index.ts'
 import { encodeRle, type Mask, maskDifference } from '../../mask/index.ts'
 import type { Json, Shown } from '../../rl/index.ts'
 import type { PointMode, PointRewardConfig } from './answer-config.ts'
@@ -21,21 +22,26 @@ export interface Answered {
   reply: PointReply
 }
 
-export function shownAnswer(asked: Asked, answered: Answered | undefined, weights: PointRewardConfig): Shown[] {
-  const { query, target, text, positive } = asked
-  const out: Shown[] = [
-    { kind: 'mask', by: 'record', value: rle(target) },
+/** The question, the object and the words of the answer. */
+export function shownQuestion({ query, target, text }: Pick<Asked, 'query' | 'target' | 'text'>): Shown[] {
+  return [
+    { kind: 'mask', by: 'record', value: encodeRle(target) },
     { kind: 'text', by: 'record', value: query },
     { kind: 'text', by: 'policy', value: text },
   ]
+}
+
+export function shownAnswer(asked: Asked, answered: Answered | undefined, weights: PointRewardConfig): Shown[] {
+  const { target, positive } = asked
+  const out = shownQuestion(asked)
   if (!answered) return out
   const { mask0, mask1, answer, switched, confidence } = answered.reply
   const last = mask1 ?? mask0
-  if (last) out.push({ kind: 'mask', by: 'policy', value: rle(last), name: 'mask after the points' })
+  if (last) out.push({ kind: 'mask', by: 'policy', value: encodeRle(last), name: 'mask after the points' })
   if (mask0) {
     const confused = maskDifference(mask0, target)
-    out.push({ kind: 'mask', by: 'judge', value: rle(mask0), name: 'mask before the points' })
-    out.push({ kind: 'mask', by: 'judge', value: rle(confused), name: 'confused region' })
+    out.push({ kind: 'mask', by: 'judge', value: encodeRle(mask0), name: 'mask before the points' })
+    out.push({ kind: 'mask', by: 'judge', value: encodeRle(confused), name: 'confused region' })
   }
   const size = [target.height, target.width]
   const { frame, mode } = answered.points
@@ -53,8 +59,6 @@ export function shownAnswer(asked: Asked, answered: Answered | undefined, weight
   return out
 }
 
-const rle = (mask: Mask) => encodeRle(mask) as unknown as Json
-
 const plain = ({ ranked: _, ...parts }: PointParts): Json => parts
 
 function dots(points: readonly Point[], positive: boolean): Json[] {
@@ -66,5 +70,5 @@ function describeParts({ valid, iou0, iou1, kept, right, wrong }: PointParts, mo
   const change = iou1 - iou0
   const bad = mode === 'second-look' ? 'negative on the object or positive outside it' : 'on the object'
   const overlap = `IoU ${iou0.toFixed(3)} to ${iou1.toFixed(3)} (${change < 0 ? '' : '+'}${change.toFixed(3)})`
-  return `${overlap}; ${kept} point${kept === 1 ? '' : 's'} kept, ${right} on an error of the mask, ${wrong} ${bad}`
+  return `${overlap}; ${counted(kept, 'point')} kept, ${right} on an error of the mask, ${wrong} ${bad}`
 }

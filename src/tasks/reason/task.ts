@@ -1,7 +1,7 @@
 // Think, then answer with boxes and points: the segmenter draws every object, and the answer is scored term by term.
 import { encodeRle, type Mask, maskUnion } from '../../mask/index.ts'
 import { type Answer, defineReward, type SingleReward, type TaskTerm } from '../../rewards/index.ts'
-import type { Json, Shown } from '../../rl/index.ts'
+import type { Shown } from '../../rl/index.ts'
 import type { ClickPrompt } from '../../sam/index.ts'
 import { recordContext } from '../context.ts'
 import type { WorkItem } from '../kind.ts'
@@ -10,6 +10,7 @@ import { type FrameSize, isInside, rescale } from '../points/frame.ts'
 import { clickPrompt, drawOptions, type PointItem, type PointSetup } from '../points/item.ts'
 import type { PointWords } from '../points/multi-turn.ts'
 import { drawOnce } from '../points/reply.ts'
+import { shownQuestion } from '../points/shown.ts'
 import { type Placed, readAnswer } from './answer.ts'
 import { formOf, type ReasonConfig, rewardOfReason, type TermName, termNames } from './config.ts'
 import { truthOf } from './prompts.ts'
@@ -89,14 +90,9 @@ function answerMetrics({ answer: { objects } }: ReasonSample, { mask }: ReasonPa
 
 /** What a person sees of an answer. */
 export function shownReason(query: string, target: Mask, text: string, sample?: ReasonSample): Shown[] {
-  const rle = (mask: Mask) => encodeRle(mask) as unknown as Json
-  const out: Shown[] = [
-    { kind: 'mask', by: 'record', value: rle(target) },
-    { kind: 'text', by: 'record', value: query },
-    { kind: 'text', by: 'policy', value: text },
-  ]
+  const out = shownQuestion({ query, target, text })
   if (!sample) return out
-  if (sample.mask) out.push({ kind: 'mask', by: 'policy', value: rle(sample.mask) })
+  if (sample.mask) out.push({ kind: 'mask', by: 'policy', value: encodeRle(sample.mask) })
   const points = (sample.answer.objects ?? []).flatMap((object) => object.points)
   const dots = points.map((p) => rescale(p, sample.frame, target)).map(([x, y]) => ({ x, y, positive: true }))
   return [...out, { kind: 'points', by: 'policy', value: { size: [target.height, target.width], points: dots } }]
