@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { optional, setting } from '../config/index.ts'
+import { oneOf, optional, setting } from '../config/index.ts'
 
 /** What is read, in which order, and what happens to records that cannot be used. */
 export const DataConfig = z.strictObject({
@@ -8,14 +8,12 @@ export const DataConfig = z.strictObject({
     'decides the order of records together with the epoch; null: the seed of the run',
   ),
   shuffle: setting(z.boolean(), true, 'a new order every epoch; false reads records as stored'),
-  split: setting(
-    z.enum(['all', 'train', 'eval']),
-    'all',
+  split: oneOf(
+    ['all', 'train', 'eval'],
     'which part to read; a record is in eval if the hash of its key is below evalFraction',
   ),
-  splitBy: setting(
-    z.enum(['content', 'place']),
-    'content',
+  splitBy: oneOf(
+    ['content', 'place'],
     "key of a record: the row's own id, or its content; place: folder, shard and row, as runs of 0.1.0 have it",
   ),
   evalFraction: setting(
@@ -23,9 +21,8 @@ export const DataConfig = z.strictObject({
     0.02,
     'share of records in the eval part; a run holds out at least min(evalRecords, a tenth)',
   ),
-  curriculum: setting(
-    z.enum(['none', 'large-first', 'small-first', 'easy-first', 'hard-first']),
-    'none',
+  curriculum: oneOf(
+    ['none', 'large-first', 'small-first', 'easy-first', 'hard-first'],
     'order by the share of the image the mask covers, or by the score in difficultyFile',
   ),
   curriculumBuckets: setting(
@@ -37,19 +34,16 @@ export const DataConfig = z.strictObject({
     .string()
     .optional()
     .describe('JSONL of {"id", "score"} (higher is harder) for easy-first and hard-first'),
-  relation: setting(
-    z.enum(['skip', 'first']),
-    'skip',
+  relation: oneOf(
+    ['skip', 'first'],
     'records whose text names several regions (<Prompt0>, ...): left out, or region 0 with the others beside it',
   ),
-  textMode: setting(
-    z.enum(['all', 'random']),
-    'all',
+  textMode: oneOf(
+    ['all', 'random'],
     'several sentences of one region (RefCOCO): a record each, or one record with a sentence drawn by the seed',
   ),
-  cocoText: setting(
-    z.enum(['category', 'captions']),
-    'category',
+  cocoText: oneOf(
+    ['category', 'captions'],
     "text of a COCO region: its own caption or else its category's name, or the sentences about its image where it is the only object",
   ),
   refSplit: setting(
@@ -66,11 +60,7 @@ export const DataConfig = z.strictObject({
     .optional()
     .describe("folder of mask PNGs named by id: the records are Seg-Zero's shards (id, problem, solution, image)"),
   frame: setting(z.int().nonnegative(), 0, 'frame of a video record to use (describe-anything SAV)'),
-  onBadRecord: setting(
-    z.enum(['skip', 'stop']),
-    'skip',
-    'a record that cannot be used is counted and skipped, or ends the run',
-  ),
+  onBadRecord: oneOf(['skip', 'stop'], 'a record that cannot be used is counted and skipped, or ends the run'),
   maxRejectFraction: setting(
     z.number().min(0).max(1),
     0.05,

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { mayHoldKey, setting } from '../config/index.ts'
+import { mayHoldKey, oneOf, setting } from '../config/index.ts'
 
 /** What a term looks at: names of the fields of an Answer (reward.ts). */
 export const producedNames = ['caption', 'captionPrime', 'mask', 'maskPrime', 'text'] as const
@@ -87,21 +87,15 @@ export const JudgeConfig = z.strictObject({
     'OPENAI_API_KEY',
     'environment variable that holds the key; unset sends the word none',
   ),
-  mode: setting(
-    z.enum(['checklist', 'number']),
-    'checklist',
+  mode: oneOf(
+    ['checklist', 'number'],
     'checklist: questions about the reference, answered from the caption; number: one grade from 0 to 10',
   ),
-  ask: setting(
-    z.enum(['perQuestion', 'single']),
-    'perQuestion',
+  ask: oneOf(
+    ['perQuestion', 'single'],
     'checklist: one call per question, or all questions in one call; two different judges',
   ),
-  map: setting(
-    z.enum(['clamp', 'affine', 'raw']),
-    'clamp',
-    'checklist score in [-1, 1] to reward: max(0, x), (x + 1)/2, x',
-  ),
+  map: oneOf(['clamp', 'affine', 'raw'], 'checklist score in [-1, 1] to reward: max(0, x), (x + 1)/2, x'),
   maxPositives: setting(z.int().min(1).max(20), 5, 'stated attributes asked about, at most'),
   minPositives: setting(z.int().min(1).max(20), 1, 'fewer than this: the reference is unjudgeable'),
   maxNegatives: setting(z.int().min(0).max(20), 5, 'unmentioned things asked about, at most; 0 switches them off'),
@@ -115,9 +109,8 @@ export const JudgeConfig = z.strictObject({
   breakerFailures: setting(z.int().min(1), 5, 'calls failed in a row that open the circuit'),
   breakerOpenMs: setting(z.number().nonnegative(), 30_000, 'how long calls fail at once before one probe'),
   minAnswered: setting(z.number().min(0).max(1), 0.5, 'share of questions that must be answered'),
-  onUnavailable: setting(
-    z.enum(['meteor', 'skip', 'stop']),
-    'meteor',
+  onUnavailable: oneOf(
+    ['meteor', 'skip', 'stop'],
     'for the whole group, when one caption could not be judged: remaining terms only, no gradient, or end the run',
   ),
   maxUnavailableFraction: setting(
@@ -125,7 +118,7 @@ export const JudgeConfig = z.strictObject({
     0.2,
     'share of affected groups in 50 steps that ends the run',
   ),
-  onInjection: setting(z.enum(['flag', 'zero']), 'flag', 'what a caption that talks to the judge gets'),
+  onInjection: oneOf(['flag', 'zero'], 'what a caption that talks to the judge gets'),
   canaryRate: setting(
     z.number().min(0).max(1),
     0.02,
@@ -143,11 +136,7 @@ export const MeteorConfig = z.strictObject({
   alpha: setting(z.number().min(0).max(1), 0.9, 'weight of precision in the mean'),
   beta: setting(z.number().nonnegative(), 3, 'exponent of the fragmentation penalty'),
   gamma: setting(z.number().min(0).max(1), 0.5, 'weight of the fragmentation penalty'),
-  tokenizer: setting(
-    z.enum(['whitespace', 'words']),
-    'whitespace',
-    "words splits punctuation off; not comparable with NLTK's usual use",
-  ),
+  tokenizer: oneOf(['whitespace', 'words'], "words splits punctuation off; not comparable with NLTK's usual use"),
 })
 export type MeteorConfig = z.infer<typeof MeteorConfig>
 
@@ -158,7 +147,7 @@ export const IouConfig = z.strictObject({
     'native',
     "native: the record's own; a number: both masks resized bilinearly to that square",
   ),
-  multiSeg: setting(z.enum(['first', 'union']), 'first', 'which mask counts when an answer has several [SEG]'),
+  multiSeg: oneOf(['first', 'union'], 'which mask counts when an answer has several [SEG]'),
 })
 export type IouConfig = z.infer<typeof IouConfig>
 

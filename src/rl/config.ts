@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { optional, setting } from '../config/index.ts'
+import { oneOf, optional, setting } from '../config/index.ts'
 import { Mismatch } from '../core/index.ts'
 import { truncates } from '../nn/index.ts'
 import { needsOldLogps } from './plan.ts'
@@ -31,10 +31,9 @@ export const GrpoConfig = z.strictObject({
     'divides positive and multiplies negative scores of seen tokens; 1 is off',
   ),
 
-  lossType: setting(z.enum(lossTypes), 'grpo', 'per-token objective and its normaliser'),
-  importanceSamplingLevel: setting(
-    z.enum(['token', 'sequence', 'sequence_token']),
-    'token',
+  lossType: oneOf(lossTypes, 'per-token objective and its normaliser'),
+  importanceSamplingLevel: oneOf(
+    ['token', 'sequence', 'sequence_token'],
     'ratio of each token, of the whole row (GSPO), or of the row with the gradient of the token',
   ),
   epsilon: setting(z.number().positive(), 0.2, 'the ratio is clamped above 1 - epsilon; in log space for gmpo'),
@@ -66,12 +65,11 @@ export const GrpoConfig = z.strictObject({
   ),
   refModelSyncSteps: setting(z.int().positive(), 512, 'optimizer steps between syncs of the reference'),
 
-  scaleRewards: setting(z.enum(['group', 'batch', 'none']), 'group', 'which standard deviation divides the advantages'),
+  scaleRewards: oneOf(['group', 'batch', 'none'], 'which standard deviation divides the advantages'),
   advantageEps: setting(z.number().positive(), 1e-4, 'added to that standard deviation'),
   ddof: setting(z.union([z.literal(0), z.literal(1)]), 1, '1: sample standard deviation, 0: population'),
-  multiObjectiveAggregation: setting(
-    z.enum(['sum_then_normalize', 'normalize_then_sum']),
-    'sum_then_normalize',
+  multiObjectiveAggregation: oneOf(
+    ['sum_then_normalize', 'normalize_then_sum'],
     'normalise the weighted sum, or each reward before summing (GDPO)',
   ),
   groupFilter: setting(z.boolean(), false, 'replace groups whose rewards are all equal by further prompts'),

@@ -1,6 +1,6 @@
 // Every setting of a run, composed once from the rooms' own schemas. Flags, recipe files and the reference page come from here.
 import { z } from 'zod'
-import { optional, refusalOf, setting } from '../config/index.ts'
+import { oneOf, optional, refusalOf, setting } from '../config/index.ts'
 import { Mismatch } from '../core/index.ts'
 import { DataConfig } from '../data/index.ts'
 import { backendNames } from '../distributed/index.ts'
@@ -40,9 +40,8 @@ export const LoraConfig = z
 export const defaultDropout = 0.05
 
 export const SamplingConfig = z.strictObject({
-  weights: setting(
-    z.enum(['auto', 'merged', 'exact']),
-    'auto',
+  weights: oneOf(
+    ['auto', 'merged', 'exact'],
     'adapters of policy and EMA copy while they sample and answer: merged into copies of their layers (less time; in bfloat16 the rounded weights are another policy, see rl.rolloutCorrection), or separate as in the loss; auto: merged in float32 on the CPU, and if our kernels decode, since they read only merged weights (see kernels)',
   ),
 })
@@ -81,19 +80,16 @@ export const RunConfig = z.strictObject({
     'auto',
     'cpu, cuda, cuda:N, or auto: cuda if there is one',
   ),
-  dtype: setting(
-    z.enum(['auto', 'float32', 'bfloat16']),
-    'auto',
+  dtype: oneOf(
+    ['auto', 'float32', 'bfloat16'],
     'of the frozen weights and activations; auto: float32 on the CPU, bfloat16 on CUDA',
   ),
-  frozenWeights: setting(
-    z.enum(frozenForms),
-    'exact',
+  frozenWeights: oneOf(
+    frozenForms,
     "how the frozen matrices of the language model's layers are stored: in dtype, in 8 bit (a scale per row) or in 4 bit (NF4, a scale per 64 columns); int8 and nf4 need checkpointing true, and learning takes torch's ops in the place of our kernels",
   ),
-  kernels: setting(
-    z.enum(['auto', 'off']),
-    'auto',
+  kernels: oneOf(
+    ['auto', 'off'],
     'decoding and learning with our kernels; auto: in bfloat16 on GPUs of compute capability 8.0, 8.6, 8.9 and 9.0, if they cover the decoder and, for decoding, adapters are merged (sampling.weights); off: PyTorch ops',
   ),
   seed: setting(z.int().nonnegative(), 42, 'decides weights, order, sampling and noise'),
@@ -114,9 +110,8 @@ export const RunConfig = z.strictObject({
     z.enum(['overlay', 'cells']),
     "how a region is shown to the model: its outline drawn on the picture, or its visual tokens copied; the family's own way if null",
   ),
-  rounding: setting(
-    z.enum(['once', 'bf16-ref']),
-    'once',
+  rounding: oneOf(
+    ['once', 'bf16-ref'],
     'of the mask decoder in bfloat16: as close to float32 as it can be, or where the reference rounds',
   ),
   batchSize: setting(z.int().positive(), 6, 'records per micro-batch, over all processes'),
@@ -141,9 +136,8 @@ export const RunConfig = z.strictObject({
   ),
   distributed: z
     .strictObject({
-      backend: setting(
-        z.enum(backendNames),
-        'auto',
+      backend: oneOf(
+        backendNames,
         'several processes on CUDA: NCCL, or Gloo through host memory; auto: NCCL if each has its own GPU',
       ),
     })
@@ -186,11 +180,7 @@ export const RunConfig = z.strictObject({
     1,
     'optimizer steps between updates of the status line; the run folder has every step',
   ),
-  onNonFinite: setting(
-    z.enum(['stop', 'skip']),
-    'stop',
-    'a NaN or infinity in loss or gradient ends the run, or skips the update',
-  ),
+  onNonFinite: oneOf(['stop', 'skip'], 'a NaN or infinity in loss or gradient ends the run, or skips the update'),
   checkGroups: setting(z.boolean(), true, 'end the run when a trainable group gets no gradient in the first steps'),
   tensorboard: setting(z.boolean(), true, 'also write TensorBoard event files'),
   reportTo: setting(

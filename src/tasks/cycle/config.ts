@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { optional, setting } from '../../config/index.ts'
+import { oneOf, optional, setting } from '../../config/index.ts'
 import { Mismatch } from '../../core/index.ts'
 import { type Family, type GroundedFamily, isGrounded } from '../../models/index.ts'
 import { TaskRewards } from '../../rewards/index.ts'
@@ -21,9 +21,8 @@ export const cycleSettings = {
         1,
         'weight of caption -> mask -> caption in the loss; 0 switches it off',
       ),
-      action: setting(
-        z.enum(['both', 'field', 'embedding', 'text']),
-        'both',
+      action: oneOf(
+        ['both', 'field', 'embedding', 'text'],
         'what is sampled: the [SEG] prompt and the pooled mask logits drawn from it, one of the two, or the answer text alone',
       ),
       actionStd: setting(
@@ -54,11 +53,7 @@ export type PresetName = (typeof presetNames)[number]
 
 /** Settings of the rewards of the two round trips. */
 export const cycleRewardSettings = {
-  preset: setting(
-    z.enum(presetNames),
-    'cycle',
-    'terms of both loops, unless given below; caption if absent and judgeLoop1 is set',
-  ),
+  preset: oneOf(presetNames, 'terms of both loops, unless given below; caption if absent and judgeLoop1 is set'),
   loop1: TaskRewards.optional().describe('mask to caption to mask'),
   loop2: TaskRewards.optional().describe('caption to mask to caption'),
   judgeLoop1: setting(

