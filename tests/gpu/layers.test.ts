@@ -157,7 +157,7 @@ test('scores of rows, entropies and their gradient are those of log-softmax', { 
 })
 
 /** A model of heads that the kernels cover (64), or do not (16). */
-function onDevice(dim: number) {
+function onDevice(dim: number, only: RegExp) {
   const sizes = { num_attention_heads: 4, num_key_value_heads: 2, hidden_size: 4 * dim, intermediate_size: 8 * dim }
   const tiny = tinyModel(tinyConfig({}, { ...sizes, head_dim: dim }), { dtype: 'bfloat16' })
   for (const slot of tiny.model.slots())
@@ -167,7 +167,7 @@ function onDevice(dim: number) {
     )
   const wanted = loraTargets(tiny.cfg.llm.architectures[0]!)
   const options = { rank: 8, alpha: 16, seed: 2 }
-  addLora(tiny.model, (path) => path.startsWith('language_model.') && wanted(path), options)
+  addLora(tiny.model, (path) => path.startsWith('language_model.') && wanted(path) && only.test(path), options)
   fillAdapters(tiny.model, 20)
   const trained = trainOnly(tiny.model, [/\.lora_[AB]\./])
   return { ...tiny, trained }
@@ -215,13 +215,14 @@ function passOf(of: ReturnType<typeof onDevice>, { prompts: texts, answers }: As
   return { tokens: pass.hidden.size(0), logps: noGrad(() => logps.numbers()), grads }
 }
 
-for (const [name, texts, dim] of [
-  ['a pass with heads of 64', asked, 64],
-  ['a pass with heads of 16', asked, 16],
-  ['questions after one beginning, heads of 64,', branched, 64],
+for (const [name, texts, dim, only] of [
+  ['a pass with heads of 64', asked, 64, /./],
+  ['a pass with heads of 16', asked, 16, /./],
+  ['questions after one beginning, heads of 64,', branched, 64, /./],
+  ['a pass with adapters on attention alone', branched, 64, /self_attn/],
 ] as const)
   test(`${name} in bfloat16 scores and differentiates as op by op, and the same bits again`, () => {
-    const of = onDevice(dim)
+    const of = onDevice(dim, only)
     tidy(() => {
       const want = passOf(of, texts, { packed: false })
       assert.equal(TrainingLayers.of(of.model.decoder) !== null, kernels !== null && dim === 64, 'covered by kernels')

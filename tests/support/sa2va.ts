@@ -11,7 +11,7 @@ import { type Features, Prompter, prepareImage } from '../../src/models/sa2va/in
 export type { Prompt } from '../../src/models/sa2va/inputs.ts'
 
 import { Sa2VA } from '../../src/models/sa2va/model.ts'
-import { initRandom, linears } from '../../src/nn/index.ts'
+import { initRandom, linears, type Module } from '../../src/nn/index.ts'
 import { type DType, tensor, tidy } from '../../src/tensor/index.ts'
 import { chatTemplate, loadTokenizer } from '../../src/text/index.ts'
 
@@ -68,7 +68,7 @@ export function freeFeatures({ vision, sam }: Features): void {
 }
 
 /** Fills every LoRA B with sines over the divisor: it starts at zero, which would hide what an adapter does. */
-export function fillAdapters(model: Sa2VA, divisor: number): void {
+export function fillAdapters(model: Module, divisor: number): void {
   for (const [, { lora_B }] of linears(model)) {
     const b = lora_B?.weight
     if (!b) continue

@@ -6,13 +6,15 @@ import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { roundingBound } from '../../../tests/support/rounding.ts'
+import { fillAdapters } from '../../../tests/support/sa2va.ts'
 import { openWeights, readTensors, renamed, tensorSource, writeSafetensors } from '../../checkpoint/index.ts'
 import type { RgbImage } from '../../image/index.ts'
-import { generate, loraTargets, teacherForce } from '../../llm/index.ts'
+import { generate, loraTargets, TrainingLayers, teacherForce } from '../../llm/index.ts'
 import { addLora, replaceTensor, tensorAt } from '../../nn/index.ts'
 import { memory, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { loadTokenizer } from '../../text/index.ts'
 import { parseQwenVLConfig } from './config.ts'
+import { isAdaptedPath } from './family.ts'
 import { openQwenVL, questionPrompt, releasedName } from './load.ts'
 import { gridPositions, lookTogether, type QwenPrompt, QwenVL } from './model.ts'
 import { patchImage, readProcessorConfig, smartResize } from './processor.ts'
@@ -231,6 +233,25 @@ test('prompts of different length and image answer together as they do alone, an
       })
     }),
   )
+})
+
+test('the hand-written layers score a prompt with an image, adapters on q, k, v, o, as op by op', () => {
+  const loaded = openQwenVL(golden)
+  addLora(loaded.model, isAdaptedPath, { rank: 8, alpha: 16, dropout: 0, seed: 1 })
+  fillAdapters(loaded.model, 10)
+  noGrad(() =>
+    tidy(() => {
+      const features = loaded.model.encode(patchImage(formulaImage(84, 140), loaded.processor))
+      const prompt = questionPrompt(loaded, 'Where?', [features])
+      const answers = [Int32Array.from([1, 2, 3]), Int32Array.from([9, 8])]
+      const logps = (packed: boolean) =>
+        teacherForce(loaded.model, prompt, answers, { packed }).logProbs().logps.numbers()
+      close(logps(true), logps(false), 1e-5, 'log-probs')
+      assert.ok(TrainingLayers.of(loaded.model.decoder, true))
+    }),
+  )
+  TrainingLayers.release(loaded.model.decoder)
+  for (const t of loaded.model.parameters().values()) t.dispose()
 })
 
 test('names of newer files and of wrappers load the same weights; a name twice is refused', () => {

@@ -184,6 +184,7 @@ function adapterGrads(
   input: Tensor,
   into: AdapterGrads,
 ): void {
+  if (stack.rank === 0) return
   const across = (span: Span) => ({ of: grad, columns: span, transposed: true })
   const [ofDown, ...ups] = products([
     { a: across(tails(stack)), b: { of: input }, wide: true, scale: into.scale }, // [n r, in]

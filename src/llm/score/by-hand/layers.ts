@@ -1,5 +1,5 @@
 // The decoder's layers as one function with a hand-written derivative. It covers Qwen2 and Llama layers in training: frozen weights,
-// adapters on all seven projections. All other cases run op by op.
+// the same projections adapted in every layer, and all that read one input or none. All other cases run op by op.
 
 import { TrainingKernels } from '../../../kernels/index.ts'
 import type { AdapterState, Linear, RMSNorm, RopeTable } from '../../../nn/index.ts'
@@ -44,12 +44,14 @@ function sharedAdapter(decoder: Decoder): AdapterState | null {
     if (!all) return null
     const { input_layernorm: before, post_attention_layernorm: middle } = layers[i]!
     if (!isFrozen(before.weight) || !isFrozen(middle.weight)) return null
-    for (const linear of Object.values(all).flat()) {
-      const state = linear.adapter
-      shared ??= state
-      if (!state || state !== shared || !linear.lora_A || !linear.lora_B || state.dropout > 0) return null
-      if (!isFrozen(linear.weight) || !isFrozen(linear.bias)) return null
-    }
+    for (const name of Object.keys(all) as (keyof Projections)[])
+      for (const { weight, bias, adapter: state, lora_A, lora_B } of all[name]) {
+        if (!isFrozen(weight) || !isFrozen(bias)) return null
+        if (!lora_A !== !projections[0]![name][0]!.lora_A) return null
+        if (!lora_A) continue
+        shared ??= state
+        if (!state || state !== shared || !lora_B || state.dropout > 0) return null
+      }
     if ([...all.o, ...all.gateUp, ...all.down].some((l) => l.bias)) return null
   }
   return shared ?? null
@@ -97,7 +99,7 @@ export class TrainingLayers {
     const layers = decoder.module.parts.layers as readonly CausalLayer[]
     this.#layers = layers.map((layer) => {
       const all = projectionsOf(layer)!
-      const stack = (name: keyof LayerStacks) => new Stack(all[name], adapter.rank)
+      const stack = (name: keyof LayerStacks) => new Stack(all[name], all[name][0]!.lora_A ? adapter.rank : 0)
       return {
         stacks: { qkv: stack('qkv'), o: stack('o'), gateUp: stack('gateUp'), down: stack('down') },
         inputNorm: normOf(layer.input_layernorm),
@@ -213,7 +215,7 @@ export class TrainingLayers {
   #back(x: Tensor, saved: readonly Saved[], grad: Tensor, context: PassContext): Tensor {
     return tidy(() => {
       const [T, S] = x.shape as [number, number]
-      let ahead = empty([T, S + this.#adapter.rank], { dtype: x.dtype, device: x.device })
+      let ahead = empty([T, S + this.#layers[0]!.stacks.down.rank], { dtype: x.dtype, device: x.device })
       ahead.narrow(1, 0, S).copy_(grad)
       for (let i = this.#layers.length - 1; i >= 0; i--) {
         const before = layerBackward(this.#layers[i]!, saved[i]!, saved[i]!.x ?? x, ahead, context)

@@ -1,6 +1,6 @@
 // Weights as a training pass reads them. The linear layers of one input are stacked in one matrix, with the rows of their adapters' s A
 // below them: one product gives y and t = s A x. The layers' weights are views of that matrix. r rank, n layers of a stack.
-import type { AdapterState, Linear } from '../../../nn/index.ts'
+import { type AdapterState, isPacked, type Linear, packedWeight, packInPlace } from '../../../nn/index.ts'
 import { cat, copyAll, keep, noGrad, scaleAll, type Tensor, tidyNoGrad, zeros } from '../../../tensor/index.ts'
 import type { Span } from './attention-calls.ts'
 
@@ -25,6 +25,7 @@ const smallRows = 4096
 
 export class Stack {
   readonly parts: readonly Part[]
+  /** 0: layers without adapters. */
   readonly rank: number
   /** Outputs of the linear layers; after them come n r columns of their adapters. */
   readonly rows: number
@@ -52,7 +53,9 @@ export class Stack {
     const { device, dtype } = linears[0]!.weight
     const like = { device, dtype }
     const width = linears[0]!.weight.size(1)
-    this.weight = keep(tidyNoGrad(() => cat([...linears.map((l) => l.weight), zeros([extra, width], like)])))
+    const withRoom = () => tidyNoGrad(() => cat([...linears.map((l) => l.weight), zeros([extra, width], like)]))
+    if (rank === 0 && !isPacked(linears)) packInPlace(linears) // as decoding would: they are moved once
+    this.weight = keep(rank > 0 ? withRoom() : packedWeight(linears))
     const biases = linears.map((l) => l.bias ?? null)
     const whole = (tail: number) =>
       cat([...this.parts.map(({ rows }, i) => biases[i] ?? zeros([rows], like)), zeros([tail], like)])
@@ -60,23 +63,24 @@ export class Stack {
     this.bias = biased ? keep(tidyNoGrad(() => whole(extra))) : null
     this.baseBias = biased ? keep(tidyNoGrad(() => whole(0))) : null
     this.base = this.#view(this.weight.narrow(0, 0, start))
-    this.#downViews = this.parts.map(({ down }) => this.#view(this.weight.narrow(0, start + down, rank)))
+    const adapted = rank > 0 ? this.parts : []
+    this.#downViews = adapted.map(({ down }) => this.#view(this.weight.narrow(0, start + down, rank)))
     const up = (rows: number, columns: number) => this.#view(zeros([rows, columns], like))
-    if (start <= smallRows) {
+    if (rank > 0 && start <= smallRows) {
       const all = up(start, extra)
       this.blocks = [{ rows: [0, start], downs: [start, extra], up: all }]
       this.#upViews = this.parts.map((p) => this.#view(all.narrow(0, p.start, p.rows).narrow(1, p.down, rank)))
     } else {
-      this.#upViews = this.parts.map((p) => up(p.rows, rank))
-      this.blocks = this.parts.map((p, i) => {
+      this.#upViews = adapted.map((p) => up(p.rows, rank))
+      this.blocks = adapted.map((p, i) => {
         return { rows: [p.start, p.rows], downs: [start + p.down, rank], up: this.#upViews[i]! }
       })
     }
-    this.#handles = this.parts.map(({ linear, start: from, rows }) => {
+    for (const { linear, start: from, rows } of adapted) {
       linear.weight.dispose()
       linear.weight = keep(this.weight.narrow(0, from, rows))
-      return linear.weight.handle
-    })
+    }
+    this.#handles = linears.map(({ weight }) => weight.handle)
   }
 
   #view(t: Tensor): Tensor {
@@ -92,7 +96,9 @@ export class Stack {
   /** Whether nothing but these adapters trains; `records`: and they do. */
   trainsAdapters(adapter: AdapterState, records: boolean): boolean {
     return this.parts.every(({ linear: { weight, lora_A, lora_B, adapter: own } }) => {
-      if (own !== adapter || !lora_A || !lora_B || weight.requiresGrad) return false
+      if (weight.requiresGrad) return false
+      if (this.rank === 0) return !lora_A
+      if (own !== adapter || !lora_A || !lora_B) return false
       return !records || (lora_A.weight.requiresGrad && lora_B.weight.requiresGrad)
     })
   }
@@ -122,7 +128,7 @@ export interface Masters {
 }
 
 export function mastersOf(stacks: readonly Stack[]): Masters {
-  const all = stacks.flatMap((s) => s.parts.map(({ linear }) => linear))
+  const all = stacks.flatMap((s) => (s.rank > 0 ? s.parts.map(({ linear }) => linear) : []))
   return { downs: all.map((l) => l.lora_A!.weight), ups: all.map((l) => l.lora_B!.weight) }
 }
 
