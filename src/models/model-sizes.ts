@@ -93,9 +93,15 @@ function plainQwen(raw: JsonObject, targets: string | null): ModelSizes {
   }
 }
 
-/** With adapters on all seven projections of every layer. */
-const coversLayers = ({ architectures, num_hidden_layers }: LlmConfig, adapted: number) =>
-  architectures[0] === 'Qwen2ForCausalLM' && adapted === 7 * num_hidden_layers
+/** Projections that read the same input. */
+const packs = [['q', 'k', 'v'], ['o'], ['gate', 'up'], ['down']]
+
+/** With adapters on the same packs of every layer. */
+function coversLayers({ architectures, num_hidden_layers }: LlmConfig, adapted: readonly string[]): boolean {
+  const counts = packs.map((pack) => pack.map((name) => adapted.filter((n) => n.endsWith(`.${name}_proj`)).length))
+  const covered = counts.filter((pack) => pack.every((count) => count === num_hidden_layers)).flat()
+  return architectures[0] === 'Qwen2ForCausalLM' && covered.length * num_hidden_layers === adapted.length
+}
 
 /** Constructing a model allocates nothing: its tensors have shapes alone. */
 function counted(
@@ -105,15 +111,20 @@ function counted(
 ): Omit<ModelSizes, 'samScale' | 'imageTokens' | 'featureValues'> {
   const isMatrix = layerMatrices(model.decoder)
   const sum = { values: 0, trained: 0, adapted: [] as [number, number][], matrices: [] as [number, number][] }
+  const names: string[] = []
   for (const slot of model.slots()) {
     const { shape, numel } = tensorAt(slot)
     sum.values += numel
     if (trained.some((pattern) => pattern.test(slot.name))) sum.trained += numel
-    if (shape.length === 2 && isTarget(slot.name.replace(/\.weight$/, ''))) sum.adapted.push([shape[0]!, shape[1]!])
+    const name = slot.name.replace(/\.weight$/, '')
+    if (shape.length === 2 && isTarget(name)) {
+      names.push(name)
+      sum.adapted.push([shape[0]!, shape[1]!])
+    }
     if (isMatrix(slot)) sum.matrices.push([shape[0]!, shape[1]!])
   }
   const llm = model.decoder.cfg
   const ownDecoding = otherLayers(model.decoder) === null
   for (const t of model.parameters().values()) t.dispose()
-  return { llm, ...sum, ownLayers: coversLayers(llm, sum.adapted.length), ownDecoding }
+  return { llm, ...sum, ownLayers: coversLayers(llm, names), ownDecoding }
 }

@@ -148,11 +148,12 @@ test('gradients of adapters on gate, up and down are the slopes of the loss', ()
   disposeModel(family)
 })
 
-test('the planner counts the layers that are adapted, and the layers with kernels only if all are', () => {
+test('the planner counts the layers that are adapted, and the layers with kernels if the same packs are in each', () => {
   const raw = releasedConfig('1b')
   const [all, attention, one] = [null, 'attention', '.*\\.0\\.mlp\\.up_proj'].map((t) => modelSizes(raw, t))
   const layers = all!.llm.num_hidden_layers
   assert.deepEqual([all!, attention!, one!].map((s) => s.adapted.length), [7 * layers, 4 * layers, 1]) // biome-ignore format: one line
   assert.deepEqual(modelSizes(raw, 'all-linear').adapted, all!.adapted)
-  assert.deepEqual([all!.ownLayers, attention!.ownLayers], [all!.llm.architectures[0] === 'Qwen2ForCausalLM', false])
+  const [isQwen2, qAndV] = [all!.llm.architectures[0] === 'Qwen2ForCausalLM', modelSizes(raw, '.*\\.[qv]_proj')]
+  assert.deepEqual([all!, attention!, one!, qAndV].map((s) => s.ownLayers), [isQwen2, isQwen2, false, false]) // biome-ignore format: one line
 })
