@@ -280,11 +280,11 @@ for (const [name, cfg, prompts, own, joined] of [
     decodePool.clear(decoder)
   })
 
-test('rows of closed units draw nothing, those beside an open one do', () => {
+test('rows of closed units draw nothing, those beside an open one do; a look leaves out steps started before it', () => {
   useKernels('auto')
   const { model, decoder } = randomDecoder()
   const prompts = promptsOf(6).flatMap((p) => [p, p, p, p])
-  const ids = (closed: readonly number[]) =>
+  const ids = (closed: readonly number[], lead = 0) =>
     noGrad(() =>
       tidy(() => {
         const { logits: _, ...start } = prefill(model, prompts, 0)
@@ -295,19 +295,15 @@ test('rows of closed units draw nothing, those beside an open one do', () => {
         const first = prompts.map(() => 11)
         const plan = { temperature: 1, never: [] }
         const decoding = openAhead(decoder, { ...start, rows }, 40, { plan, first })
-        const look = (numbers: Float64Array, open: readonly boolean[]) => {
-          decoding.start(16, numbers, open)
-          return decoding.look().ids
-        }
         const numbers = [1, 2].map((i) => Float64Array.from({ length: 16 * 24 }, (__, at) => stream(i).uniformAt(at)))
-        const before = look(
-          numbers[0]!,
-          first.map(() => true),
-        )
-        const after = look(
-          numbers[1]!,
-          first.map((__, r) => !closed.includes(r)),
-        )
+        const whole = first.map(() => true)
+        decoding.start(16, numbers[0]!, whole)
+        const look = decoding.look(16)
+        if (lead > 0) decoding.start(lead, numbers[1]!, whole)
+        const before = look().ids
+        const open = whole.map((__, r) => !closed.includes(r))
+        decoding.start(16 - lead, lead > 0 ? null : numbers[1]!, open)
+        const after = decoding.look(16)().ids
         decoding.dispose()
         start.cache.dispose()
         return { before, after }
@@ -316,6 +312,7 @@ test('rows of closed units draw nothing, those beside an open one do', () => {
   const all = ids([])
   const some = ids([0, 1, 3, 22, 23]) // 24 rows are filled up to 32: units of 2
   assert.deepEqual(some.before, all.before)
+  assert.deepEqual(ids([], 3), all, 'steps that are started before the look')
   all.after.forEach((id, at) => {
     const row = at % 24
     assert.equal(some.after[at], [0, 1, 22, 23].includes(row) ? all.before[at] : id, `row ${row}`)

@@ -30,10 +30,13 @@ export interface Decoding {
 
 /** Several tokens at a time for all rows, drawn on the device. */
 export interface AheadDecoding {
-  /** Starts some steps; `numbers` [steps, R] decide the tokens, none when greedy. Draws of rows that are not `open` have no meaning. */
+  /**
+   * Starts some steps. `numbers` [steps, R] decide the tokens of as many steps from here on; none when greedy or when they were given.
+   * Draws of rows that are not `open` have no meaning.
+   */
   start(steps: number, numbers: Float64Array | null, open: readonly boolean[]): void
-  /** Waits for them. */
-  look(): Taken
+  /** The last `steps` of them: the result waits for these, not for steps that are started in between. */
+  look(steps: number): () => Taken
   dispose(): void
 }
 

@@ -18,7 +18,7 @@ import type { PromptedModel, PromptIds } from '../prompted-model.ts'
 import { capturesGraphs, type DecodeStart, type Decoding } from './decoding.ts'
 import { openAhead, openDecoding } from './open.ts'
 import { prefill } from './plain/prefill.ts'
-import { stepsAhead, type Taken } from './recorded/draws.ts'
+import { leadSteps, stepsAhead, type Taken } from './recorded/draws.ts'
 
 /** Options of `generate`. */
 export interface GenerateOptions {
@@ -161,13 +161,17 @@ class Generation<P extends PromptIds> {
     const first = this.#rows.map((row) => row.ids.at(-1)!)
     const decoding = openAhead(this.#model.decoder, start, maxNewTokens, { plan, first })
     try {
-      let numbers = this.#numbers(1)
+      let [numbers, started] = [this.#numbers(1), 0]
       for (let t = 1; t < maxNewTokens && this.#open > 0; t += stepsAhead) {
         const [open, startedAt] = [this.#rows.map((row) => row.open), performance.now()]
-        decoding.start(Math.min(stepsAhead, maxNewTokens - t), numbers, open)
+        const steps = Math.min(stepsAhead, maxNewTokens - t)
+        decoding.start(steps - started, started > 0 ? null : numbers, open)
+        const look = decoding.look(steps)
         numbers = this.#numbers(t + stepsAhead) // while the device works
+        started = Math.max(0, Math.min(leadSteps, maxNewTokens - t - steps))
+        if (started > 0) decoding.start(started, numbers, open)
         spendSpareTime(spareMs)
-        const taken = decoding.look()
+        const taken = look()
         spareMs = (performance.now() - startedAt) / 2
         this.#takeSteps(t, taken)
       }

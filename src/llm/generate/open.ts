@@ -32,7 +32,7 @@ export function openAhead(
   taken(state, start, () => state.begin(start, draws))
   return {
     start: (steps, numbers) => state.start(steps, numbers),
-    look: () => state.look(),
+    look: (steps) => state.look(steps),
     dispose: () => decodePool.release(state),
   }
 }
@@ -49,7 +49,10 @@ function openFused(
   taken(state, start, () => state.begin(more, { plan, first: filled(first, all) }))
   return {
     start: (steps, numbers, open) => state.start(steps, numbers && widened(numbers, R, all), open),
-    look: () => ofRows(state.look(), all, R),
+    look: (steps) => {
+      const taken = state.look(steps)
+      return () => ofRows(taken(), all, R)
+    },
     dispose: () => decodePool.release(state),
   }
 }

@@ -41,7 +41,6 @@ export class FusedState implements CacheUser {
   readonly #recordings = new Map<string, Recorded>()
   #weights: FusedWeights | null = null
   #plan = ''
-  #started = 0
   /** The prompt of each unit, and what the device has of it. */
   #units: readonly number[] = []
   #given: readonly number[] = []
@@ -99,12 +98,11 @@ export class FusedState implements CacheUser {
     this.#give(openUnits(this.#units, this.size.rows, open))
     const { graph } = this.#recordings.get(this.#plan)!
     for (let i = 0; i < steps; i++) graph.replay()
-    this.#started = steps
   }
 
-  /** Waits for the steps that were started. */
-  look(): Taken {
-    return this.#draws.read(this.#started)
+  /** What the last `steps` steps draw, once they are done; steps may be started before it is called. */
+  look(steps: number): () => Taken {
+    return this.#draws.read(steps)
   }
 
   #give(units: readonly number[]): void {

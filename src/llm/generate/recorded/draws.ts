@@ -1,6 +1,6 @@
 // Draws on the device: what a step leaves is read by the host once in a while, not after each token. R rows, S hidden, V vocabulary.
 import { drawTokens, greedyTokens, suppress } from '../../../nn/index.ts'
-import { type DType, empty, keep, type Tensor, tensor, tidy, zeros } from '../../../tensor/index.ts'
+import { aten, cuda, type DType, empty, keep, type Tensor, tensor, tidy, zeros } from '../../../tensor/index.ts'
 
 /** States where tokens were read [R, S], and the scores of the next token [R, V]. */
 export interface Scores {
@@ -20,6 +20,8 @@ export const planKey = ({ temperature, never }: DrawPlan): string => `${temperat
 
 /** Steps between two looks of the host. */
 export const stepsAhead = 16
+/** Steps of the next ones that are started before the host looks: the device computes while the host reads and decides. */
+export const leadSteps = 1
 
 /** What some steps left, in the order of steps, then rows. */
 export interface Taken {
@@ -40,6 +42,8 @@ export class DeviceDraws {
   readonly logps: Tensor // [steps, R] float32
   readonly drawnLogps: Tensor
   readonly states: Tensor // [steps, R, S]
+  /** Copies of ids, logps and drawnLogps on the host, in pinned memory if a device writes them. */
+  readonly #copies: readonly Tensor[]
 
   constructor(rows: number, hidden: number, { device, dtype }: { device: string; dtype: DType }) {
     const ring = [stepsAhead, rows]
@@ -50,6 +54,13 @@ export class DeviceDraws {
     this.logps = keep(zeros(ring, { dtype: 'float32', device }))
     this.drawnLogps = keep(zeros(ring, { dtype: 'float32', device }))
     this.states = keep(empty([...ring, hidden], { dtype, device }))
+    const copyOf = (t: Tensor) => empty(ring, { dtype: t.dtype, device: 'cpu' })
+    const pinned = (t: Tensor) => (device.startsWith('cuda') ? aten('pin_memory', copyOf(t)) : copyOf(t))
+    this.#copies = this.#rings.map((t) => keep(tidy(() => pinned(t))))
+  }
+
+  get #rings(): readonly Tensor[] {
+    return [this.ids, this.logps, this.drawnLogps]
   }
 
   /** Part of a step: chooses from its scores, moves the clock and gives the ids to read next, [R]. `never`: the plan's ids, int64. */
@@ -80,19 +91,24 @@ export class DeviceDraws {
     tidy(() => void this.numbers.slice({ dim: 0, end: steps }).copy_(given()))
   }
 
-  /** Waits for the steps since the last look. */
-  read(steps: number): Taken {
+  /** Copies what the last `steps` steps left, before later ones overwrite it; the result waits for these steps alone. */
+  read(steps: number): () => Taken {
+    const { device } = this.states
     const first = (t: Tensor) => t.slice({ dim: 0, end: steps })
-    const plain = (t: Tensor) => tidy(() => first(t).numbers())
-    return {
-      ids: plain(this.ids),
-      logps: plain(this.logps),
-      drawnLogps: plain(this.drawnLogps),
-      hidden: tidy(() => first(this.states).clone()),
+    const hidden = tidy(() => first(this.states).clone())
+    tidy(() => this.#rings.forEach((t, i) => void this.#copies[i]!.copy_(t, { nonBlocking: true })))
+    const event = device.startsWith('cuda') ? cuda.event(device) : null
+    return () => {
+      if (event !== null) {
+        cuda.elapsed(event, event) // waits
+        cuda.freeEvent(event)
+      }
+      const [ids, logps, drawnLogps] = this.#copies.map((t) => tidy(() => first(t).numbers()))
+      return { ids: ids!, logps: logps!, drawnLogps: drawnLogps!, hidden }
     }
   }
 
   dispose(): void {
-    for (const t of [this.clock, this.numbers, this.ids, this.logps, this.drawnLogps, this.states]) t.dispose()
+    for (const t of [this.clock, this.numbers, ...this.#rings, this.states, ...this.#copies]) t.dispose()
   }
 }

@@ -251,10 +251,13 @@ test('a state that draws by itself says what draws of the host say, greedily, by
         const state = pool.take(decoder, first.length, start.columns + steps)
         state.begin({ ...start, rows: null }, { plan, first })
         start.cache.dispose()
-        const looks = [16, 2].map((n, i) => {
-          state.start(n, plan.temperature === null ? null : numbers.slice(i * 32, i * 32 + n * first.length))
-          return state.look()
-        })
+        const given = (from: number, to: number) => (plan.temperature === null ? null : numbers.slice(2 * from, 2 * to))
+        state.start(16, given(0, 16))
+        const early = state.look(16)
+        state.start(1, given(16, 18)) // in the places of the first of them, before they are read
+        const looks = [early()]
+        state.start(1, null)
+        looks.push(state.look(2)())
         pool.release(state)
         return looks.map(({ hidden, ...rest }) => ({ ...rest, hidden: hidden.numbers() }))
       }),

@@ -133,7 +133,6 @@ export class DecodeState {
   /** By what follows the scores: nothing, or draws of a plan. The latest is the last. */
   readonly #recordings = new Map<string, Recording & { never: Tensor | null }>()
   #plan: string | undefined
-  #started = 0
   #next = 0
 
   constructor(decoder: Decoder, rows: number, capacity: number, record: Recorder) {
@@ -199,12 +198,11 @@ export class DecodeState {
     if (numbers) this.#draws.give(numbers)
     const { replay } = this.#recordings.get(this.#plan!)!
     for (let i = 0; i < steps; i++) replay()
-    this.#started = steps
   }
 
-  /** Waits for the steps that were started. */
-  look(): Taken {
-    return this.#draws.read(this.#started)
+  /** What the last `steps` steps draw, once they are done; steps may be started before it is called. */
+  look(steps: number): () => Taken {
+    return this.#draws.read(steps)
   }
 
   #setTokens(ids: readonly number[]): void {
