@@ -31,7 +31,7 @@ await train(
     lora: { rank: settings.rank, alpha: settings.alpha },
     optim: { learningRate: settings.lr, lrSchedulerType: 'constant' },
     rl: { numGenerations: settings.k, maxCompletionLength: settings.tokens, gradientAccumulationSteps: 1, beta: 0 },
-    data: { workers: 0 },
+    ...(device === 'cpu' ? { data: { workers: 0 } } : {}), // two threads are all that the CPU bench has; on a GPU both sides use their defaults
   },
   {
     onProgress: (event) => {
