@@ -1,12 +1,13 @@
 // Compares this product with the public Python code at the shape of a released model with random weights. float32: features, states,
 // logits, log-probs and masks. bfloat16: the error of both sides against float32. See dev/results/checkpoints.md.
-import { execFileSync, spawnSync } from 'node:child_process'
+import { execFileSync } from 'node:child_process'
 import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { Command, InvalidArgumentError, Option } from 'commander'
+import { Command } from 'commander'
+import { count } from '../src/cli/model.ts'
 import { log } from '../src/core/index.ts'
 import { cuda } from '../src/tensor/index.ts'
-import { compareParts, type Row, table } from './full-shape/compare.ts'
+import { compareParts, table } from './full-shape/compare.ts'
 import { ours } from './full-shape/ours.ts'
 import { type ShapeName, shapeNames } from './lib/checkpoint-shapes.ts'
 
@@ -22,12 +23,6 @@ const device = cuda.count() > 0 ? 'cuda' : 'cpu'
 /** bfloat16 takes minutes without a GPU. */
 const dtypes = device === 'cuda' ? (['float32', 'bfloat16'] as const) : (['float32'] as const)
 
-function missing({ python }: Flags): string | null {
-  const found = spawnSync(python, ['-c', 'import torch, transformers, safetensors'], { encoding: 'utf8' })
-  if (found.status === 0) return null
-  return found.error ? `no ${python}` : `${python} has no torch, transformers or safetensors`
-}
-
 function makeFolder(shape: ShapeName, dir: string, layers?: number): void {
   const script = join(here, 'make-checkpoint.ts')
   const cut = layers === undefined ? [] : ['--layers', String(layers)]
@@ -42,11 +37,7 @@ function timed(what: string, work: () => void): void {
 }
 
 function run(shape: ShapeName, flags: Flags): void {
-  const why = missing(flags)
-  if (why) {
-    log.warn(`skipped: ${why}; this comparison needs Python with torch, transformers and safetensors`)
-    return
-  }
+  execFileSync(flags.python, ['-c', 'import torch, transformers, safetensors'], { stdio: 'inherit' }) // before any work
   const dir = join(flags.work, shape)
   mkdirSync(dir, { recursive: true })
   const folder = join(dir, 'model')
@@ -64,23 +55,17 @@ function run(shape: ShapeName, flags: Flags): void {
     const rows = compareParts(dir, dtypes)
     const cut = flags.layers === undefined ? 'every layer' : `${flags.layers} layers`
     process.stdout.write(`${shape} on ${device}, ${cut}\n${table(rows)}\n`)
-    if (rows.some((row: Row) => !row.pass)) process.exitCode = 1
+    if (rows.some((row) => !row.pass)) process.exitCode = 1
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
 }
 
-function wholeNumber(text: string): number {
-  const value = Number(text)
-  if (!Number.isInteger(value) || value < 1) throw new InvalidArgumentError('expected a whole number above 0')
-  return value
-}
-
 new Command('full-shape')
   .argument('<shape>', shapeNames.filter((name) => name !== 'tiny').join(', '))
   .requiredOption('--code <dir>', 'projects/sa2va/hf of the public Sa2VA repository')
-  .addOption(new Option('--python <path>', 'with torch, transformers, safetensors').default('python3'))
+  .option('--python <path>', 'with torch, transformers, safetensors', 'python3')
   .option('--work <dir>', 'folder of the results and of the weights, which are removed at the end', 'build/full-shape')
-  .option('--layers <n>', 'of the language model and the vision tower: fewer, for a small machine', wholeNumber)
+  .option('--layers <n>', 'of the language model and the vision tower: fewer, for a small machine', count)
   .action(run)
   .parse()

@@ -6,6 +6,7 @@ import { Command, Option } from 'commander'
 import { byteLengthOf, type TensorSource, writeWeights } from '../src/checkpoint/index.ts'
 import { whole } from '../src/cli/model.ts'
 import { atomicWriteJson, humanBytes, log, stream, streamId } from '../src/core/index.ts'
+import { generations, parseSa2VAQwenConfig } from '../src/models/index.ts'
 import {
   addedTokensOf,
   configOf,
@@ -132,18 +133,10 @@ function make(out: string, flags: Flags): void {
   log.info(`${out}: ${shapes.size} tensors, ${elements} elements, ${size} in ${files.length} files`)
 }
 
-/** Qwen2.5-VL normalises images as CLIP does, Qwen3-VL with 0.5. */
+/** How the base model reads images. */
 function processorOf(config: Record<string, unknown>): object {
-  const { patch_size } = config.vision_config as { patch_size: number }
-  const half = [0.5, 0.5, 0.5]
-  const [mean, std] =
-    patch_size === 16
-      ? [half, half]
-      : [
-          [0.48145466, 0.4578275, 0.40821073],
-          [0.26862954, 0.26130258, 0.27577711],
-        ]
-  return { patch_size, merge_size: 2, temporal_patch_size: 2, image_mean: mean, image_std: std }
+  const { patch, merge, frames, mean, std } = generations[parseSa2VAQwenConfig(config).base].processor
+  return { patch_size: patch, merge_size: merge, temporal_patch_size: frames, image_mean: mean, image_std: std }
 }
 
 new Command('make-checkpoint')

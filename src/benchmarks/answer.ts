@@ -70,7 +70,9 @@ export function encodeOnce(family: GroundedFamily, image: RgbImage, maxTiles: nu
 }
 
 function answerRows(family: GroundedFamily, questions: readonly Question[], options: AnswerOptions): MaskAnswer[] {
-  const spoken = options.mode === 'forced' ? forced(family, questions) : generated(family, questions, options)
+  const prompts = questions.map((q) => q.prompt)
+  const given = options.mode === 'forced' ? forcedAnswer : undefined
+  const spoken = answersTo(family, prompts, options.maxNewTokens, given)
   return spoken.map(({ text, states }, i) => ({
     text,
     mask: states && tidy(() => drawUnion(family, questions[i]!.features, states)),
@@ -82,21 +84,23 @@ interface Spoken {
   states: Tensor | null // [n, S]
 }
 
-function generated(family: GroundedFamily, questions: readonly Question[], options: AnswerOptions): Spoken[] {
-  const { model, tokenizer, stopWords, segId } = family
-  const prompts = questions.map((q) => q.prompt)
-  const settings = { maxNewTokens: options.maxNewTokens, stopStrings: stopWords, segId }
-  const rows = generate(model, tokenizer, prompts, settings)
-  return rows.map(({ text, segStates }) => ({ text, states: segStates }))
-}
-
-function forced({ model, tokenizer, segId }: GroundedFamily, questions: readonly Question[]): Spoken[] {
-  const ids = tokenizer.encode(forcedAnswer)
+/** Answers to prompts, generated or `given`, with the states of their [SEG]; null: an answer has none. */
+export function answersTo(
+  { model, tokenizer, stopWords, segId }: GroundedFamily,
+  prompts: readonly PromptIds[],
+  maxNewTokens: number,
+  given?: string,
+): Spoken[] {
+  if (given === undefined) {
+    const rows = generate(model, tokenizer, prompts, { maxNewTokens, stopStrings: stopWords, segId })
+    return rows.map(({ text, segStates }) => ({ text, states: segStates }))
+  }
+  const ids = tokenizer.encode(given)
   const at = [...ids.keys()].filter((j) => ids[j] === segId)
-  return questions.map(({ prompt }) => {
+  return prompts.map((prompt) => {
     // one more token, so that the last one of the answer is read too
     const pass = teacherForce(model, prompt, [Int32Array.from([...ids, 0])])
-    return { text: forcedAnswer, states: cat(at.map((j) => pass.stateAt(0, j))) }
+    return { text: given, states: at.length > 0 ? cat(at.map((j) => pass.stateAt(0, j))) : null }
   })
 }
 

@@ -1,13 +1,13 @@
 // Benchmarks: the published evaluation sets as they lie on disk, and their metrics to the letter of each protocol.
 // May import data, mask, image, rewards, models, tracking, checkpoint, config, core. Knows no training.
 // Start reading at benchmark.ts, then protocols.ts and summary.ts.
-export { type AnswerImages, type AnswerOptions, answerWith, type ImageQuestions, type MaskAnswer } from './answer.ts'
+export { answersTo } from './answer.ts'
 export * from './benchmark.ts'
 export * from './compare.ts'
 export { type AskJudge, judgePrompt, noJudge } from './dlc-bench.ts'
-export { type MaskBenchmarkName, maskBenchmarks, type RegionBenchmarkName, regionBenchmarks } from './names.ts'
-export { isMaskBenchmark, openBenchmark } from './open.ts'
-export { type Prediction, type Predictions, predictionKey, readPredictions } from './predictions.ts'
+export type { RegionBenchmarkName } from './names.ts'
+export { openBenchmark } from './open.ts'
+export { readPredictions } from './predictions.ts'
 export { type Protocol, protocolsOf, type SentenceScore } from './protocols.ts'
 export { type PublishedColumn, publishedColumns } from './published.ts'
 export { lisaSplit } from './reason-seg.ts'

@@ -5,14 +5,8 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { makeRefCoco } from '../../tests/support/benchmark-folder.ts'
 import { maskFromDense } from '../mask/index.ts'
-import {
-  type AnswerRun,
-  answerBenchmark,
-  type ImageQuestions,
-  openBenchmark,
-  readPredictions,
-  scoreRecords,
-} from './index.ts'
+import type { ImageQuestions } from './answer.ts'
+import { type AnswerRun, answerBenchmark, openBenchmark, readPredictions, scoreRecords } from './index.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'roundtrip-benchmark-run-'))
 after(() => rmSync(root, { recursive: true, force: true }))

@@ -2,10 +2,7 @@ import type { Command } from 'commander'
 import { atomicWrite, Mismatch } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import type { RgbImage } from '../image/index.ts'
-import type { PromptIds } from '../llm/index.ts'
 import type { Mask } from '../mask/index.ts'
-import type { GroundedFamily } from '../models/index.ts'
-import type { Tensor } from '../tensor/index.ts'
 import { withImage } from './caption.ts'
 import {
   addClick,
@@ -88,16 +85,17 @@ async function run(options: Options): Promise<void> {
 
 /** Runs in the engine thread. */
 export async function segmentWork(options: Options, port: EnginePort): Promise<Segmentation> {
+  const { answersTo } = await import('../benchmarks/index.ts')
   const { tidyNoGrad } = await import('../tensor/index.ts')
   const image = await readImage(options.image)
   const family = await openModel(options, port.send)
   const start = performance.now()
   const input = family.prepare(image, { maxTiles: options.maxTiles })
-  const answer = await answerer(options)
   const { text, masks } = tidyNoGrad(() => {
     const features = family.encode([input])[0]!
     const words = options.question ? { question: withImage(options.question) } : options.phrase
-    const { text: said, states } = answer(family, family.segment(features, words))
+    const [spoken] = answersTo(family, [family.segment(features, words)], options.maxNewTokens, options.answer)
+    const { text: said, states } = spoken!
     port.send(`answer: ${said}`)
     if (!states) return { text: said, masks: [] as Mask[] }
     const { logits } = family.drawMasks(features, family.segPrompts(states))
@@ -132,28 +130,6 @@ export async function clickWork(options: Options): Promise<Segmentation> {
   const [drawn] = segmenter.draw(segmenter.encode(image), [prompt], { height: image.height, width: image.width })
   const files = await write(options, image, [drawn!.mask])
   return { text: '', masks: files, seconds: (performance.now() - start) / 1000 }
-}
-
-type Answer = (family: GroundedFamily, prompt: PromptIds) => { text: string; states: Tensor | null }
-
-async function answerer(options: Options): Promise<Answer> {
-  const { generate, teacherForce } = await import('../llm/index.ts')
-  const { cat } = await import('../tensor/index.ts')
-  if (options.answer === undefined) {
-    return ({ model, tokenizer, stopWords, segId }, prompt) => {
-      const settings = { maxNewTokens: options.maxNewTokens, stopStrings: stopWords, segId }
-      const [row] = generate(model, tokenizer, [prompt], settings)
-      return { text: row!.text, states: row!.segStates }
-    }
-  }
-  const text = options.answer
-  return ({ model, tokenizer, segId }, prompt) => {
-    const ids = tokenizer.encode(text)
-    // one more token, so that the last one of the answer is read too
-    const pass = teacherForce(model, prompt, [Int32Array.from([...ids, 0])])
-    const at = [...ids.keys()].filter((j) => ids[j] === segId)
-    return { text, states: at.length > 0 ? cat(at.map((j) => pass.stateAt(0, j))) : null }
-  }
 }
 
 /** mask.png and mask.overlay.png; further masks of the same answer get a number. */

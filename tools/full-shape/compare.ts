@@ -2,8 +2,11 @@
 // float32.
 import { join } from 'node:path'
 import { readAll } from '../../src/checkpoint/index.ts'
+import { aligned, exponential } from '../../src/cli/table.ts'
+import { tensor } from '../../src/tensor/index.ts'
+import { compareNumbers } from '../../src/verify/compare.ts'
 
-export interface Row {
+interface Row {
   name: string
   elements: number
   /** Largest difference over the largest magnitude, float32. */
@@ -38,21 +41,11 @@ export function compareParts(dir: string, dtypes: readonly string[]): Row[] {
   return names.map((name) => {
     const of = (values?: Values) => values?.get(name) ?? new Float32Array()
     const want = of(exact.theirs)
-    const float32 = largest(of(exact.own), want) / largest(want, new Float32Array(want.length))
+    const { rel: float32 } = compareNumbers(name, of(exact.own), tensor(want), { rel: limit, words: '' })
     const [ours, reference] = rounded ? [rms(of(rounded.own), want), rms(of(rounded.theirs), want)] : [null, null]
     const pass = float32 <= limit && (ours === null || ours <= maxErrorRatio * reference!)
     return { name, elements: want.length, float32, ours, reference, pass }
   })
-}
-
-function largest(a: Float32Array, b: Float32Array): number {
-  if (a.length !== b.length) return Number.NaN
-  let max = 0
-  for (let i = 0; i < a.length; i++) {
-    const apart = Math.abs(a[i]! - b[i]!)
-    if (!(apart <= max)) max = apart // NaN stays
-  }
-  return max
 }
 
 function rms(a: Float32Array, want: Float32Array): number {
@@ -67,11 +60,9 @@ function rms(a: Float32Array, want: Float32Array): number {
 
 export function table(rows: readonly Row[]): string {
   const head = ['quantity', 'elements', 'float32: largest difference', 'bfloat16: ours', 'bfloat16: reference', '']
-  const body = rows.map((r) => [
-    r.name,
-    String(r.elements),
-    ...[r.float32, r.ours, r.reference].map((v) => v?.toExponential(2) ?? '-'),
-    r.pass ? 'ok' : 'FAIL',
-  ])
-  return [head, head.map(() => '---'), ...body].map((cells) => `| ${cells.join(' | ')} |`).join('\n')
+  const body = rows.map(({ name, elements, float32, ours, reference, pass }) => {
+    const errors = [float32, ours, reference].map((error) => exponential(error ?? Number.NaN))
+    return [name, String(elements), ...errors, pass ? 'ok' : 'FAIL']
+  })
+  return aligned([head, ...body], { right: [1, 2, 3, 4] })
 }

@@ -1,6 +1,6 @@
 // Computes the outputs of a model folder with this product, named as in reference.py, and writes the inputs for reference.py.
-import { type TensorSource, tensorSource, writeSafetensors } from '../../src/checkpoint/index.ts'
-import type { RgbImage } from '../../src/image/index.ts'
+import { tensorSource, writeSafetensors } from '../../src/checkpoint/index.ts'
+import { imagenetMean, imagenetStd, type RgbImage } from '../../src/image/index.ts'
 import { teacherForce } from '../../src/llm/index.ts'
 import {
   type Features,
@@ -75,15 +75,12 @@ function visionOf(family: Opened, features: Features | QwenGroundedFeatures): Na
   return { vision: tokens, ...Object.fromEntries(deepstack.map((t, j) => [`deepstack${j}`, t])) }
 }
 
-const [mean, std] = [
-  [0.485, 0.456, 0.406],
-  [0.229, 0.224, 0.225],
-]
-
 /** SAM2's image as integers 0 to 255: the reference normalises it in the dtype of its weights. */
 function integerPixels(pixels: Float32Array): Tensor {
   const area = pixels.length / 3
-  const levels = pixels.map((v, i) => Math.round((v * std[Math.floor(i / area)]! + mean[Math.floor(i / area)]!) * 255))
+  const levels = pixels.map((v, i) =>
+    Math.round((v * imagenetStd[Math.floor(i / area)]! + imagenetMean[Math.floor(i / area)]!) * 255),
+  )
   return tensor(levels, [3, Math.sqrt(area), Math.sqrt(area)])
 }
 
@@ -109,10 +106,7 @@ function inputsOf(family: Opened, image: Input, prompt: number[], answer: number
 }
 
 function save(path: string, tensors: Named): void {
-  const entries = Object.entries(tensors).map(([name, t]) => {
-    const plain = t.dtype === 'bfloat16' ? t.to('float32') : t
-    const { data, ...rest }: TensorSource = tensorSource(name, plain.to('cpu').contiguous())
-    return { ...rest, data: typeof data === 'function' ? data() : data }
-  })
+  const plain = (t: Tensor) => (t.dtype === 'bfloat16' ? t.to('float32') : t).to('cpu').contiguous()
+  const entries = Object.entries(tensors).map(([name, t]) => tensorSource(name, plain(t)))
   writeSafetensors(path, entries)
 }
