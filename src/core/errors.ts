@@ -32,6 +32,15 @@ export class Mismatch extends Error {
   }
 }
 
+export type Refuse = (field: string, expected: string, got: unknown, hint?: string) => never
+
+/** Throws a Mismatch about a field of one place. */
+export function refuseAt(where: string): Refuse {
+  return (field, expected, got, hint) => {
+    throw new Mismatch({ where, field, expected, got, hint })
+  }
+}
+
 /** The result of `work`. Whatever it throws becomes a Mismatch, which has the message of the error as what came. */
 export function expecting<T>(info: Omit<MismatchInfo, 'got'>, work: () => T): T {
   try {

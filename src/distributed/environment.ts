@@ -1,5 +1,5 @@
 // Who this process is among how many, read from the variables of the launcher that started it. First match wins.
-import { Mismatch } from '../core/index.ts'
+import { type Refuse, refuseAt } from '../core/index.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
@@ -23,9 +23,7 @@ export interface Rank {
 
 const defaultPort = 29500
 
-function refuse(field: string, expected: string, got: unknown, hint?: string): never {
-  throw new Mismatch({ where: 'environment', field, expected, got, hint })
-}
+const refuse: Refuse = refuseAt('environment')
 
 export function readRank(env: Environment = process.env): Rank {
   return fromTorchrun(env) ?? fromSlurm(env) ?? fromMpi(env) ?? single

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { oneOf, optional, setting } from '../config/index.ts'
-import { Mismatch } from '../core/index.ts'
+import { type Refuse, refuseAt } from '../core/index.ts'
 import { truncates } from '../nn/index.ts'
 import { needsOldLogps } from './plan.ts'
 
@@ -157,9 +157,7 @@ function validateGrpo(c: GrpoConfig, known: KnownOfRun): void {
     refuse('rolloutMin', `at most rolloutMax (${c.rolloutMax})`, c.rolloutMin)
 }
 
-function refuse(field: string, expected: string, got: unknown, hint?: string): never {
-  throw new Mismatch({ where: 'grpo', field, expected, got, hint })
-}
+const refuse: Refuse = refuseAt('grpo')
 
 function checkLossType(c: GrpoConfig, high: number): void {
   const { lossType: type, importanceSamplingLevel: level } = c

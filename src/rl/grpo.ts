@@ -1,6 +1,6 @@
 // The GRPO losses. B rows (completions), T completion tokens. Everything is float32, or float64 when the log-probs are.
 // Masked positions are overwritten with 0 before anything else: no value there reaches the loss or its gradient.
-import { Mismatch } from '../core/index.ts'
+import { type Refuse, refuseAt } from '../core/index.ts'
 import { wide } from '../nn/index.ts'
 import { arange, noGrad, type Tensor, tidy } from '../tensor/index.ts'
 import { type GrpoConfig, type LossType, tokenNormalized } from './config.ts'
@@ -113,9 +113,7 @@ function accumulation(config: LossConfig): number {
   return tokenNormalized.has(config.lossType) ? 1 : config.gradientAccumulationSteps
 }
 
-function bad(field: string, expected: string, got: unknown): never {
-  throw new Mismatch({ where: 'grpoLoss', field, expected, got })
-}
+const bad: Refuse = refuseAt('grpoLoss')
 
 const rowLosses: ReadonlySet<LossType> = new Set(['luspo', 'gmpo'])
 

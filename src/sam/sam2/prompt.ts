@@ -1,6 +1,6 @@
 // What the decoder is asked for. Clicks and boxes are plain numbers in the frame of SAM2's input (0 .. image_size), so that they
 // can be checked without waiting for a device.
-import { Mismatch } from '../../core/index.ts'
+import { type Refuse, refuseAt } from '../../core/index.ts'
 import type { Tensor } from '../../tensor/index.ts'
 import { embeddingSize, type Sam2Config } from './config.ts'
 
@@ -31,11 +31,7 @@ export interface PointList {
   labels: Int32Array
 }
 
-const where = 'sam2 prompt'
-
-function fail(field: string, expected: string, got: unknown, hint?: string): never {
-  throw new Mismatch({ where, field, expected, got, hint })
-}
+const fail: Refuse = refuseAt('sam2 prompt')
 
 /** B, the same in every part of the prompt. */
 export function batchOf(prompt: Sam2Prompt): number {

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { oneOf, optional, setting } from '../../config/index.ts'
-import { Mismatch } from '../../core/index.ts'
+import { Mismatch, type Refuse, refuseAt } from '../../core/index.ts'
 import { type Family, type GroundedFamily, isGrounded } from '../../models/index.ts'
 import { TaskRewards } from '../../rewards/index.ts'
 import type { CommonSettings } from '../kind.ts'
@@ -96,9 +96,7 @@ export type MaskActionKind = CycleConfig['loop2']['action']
 export const usesPrompt = (action: MaskActionKind) => action === 'both' || action === 'embedding'
 export const usesField = (action: MaskActionKind) => action === 'both' || action === 'field'
 
-function refuse(field: string, expected: string, got: unknown, hint?: string): never {
-  throw new Mismatch({ where: 'settings', field, expected, got, hint })
-}
+const refuse: Refuse = refuseAt('settings')
 
 export function checkCycle(c: CycleConfig): void {
   if (c.loop1.weight === 0 && c.loop2.weight === 0)

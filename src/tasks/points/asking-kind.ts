@@ -1,5 +1,5 @@
 // Shared by the tasks whose answer is a text about an image that a segmenter draws (points, reason). `group` names their settings.
-import { Mismatch } from '../../core/index.ts'
+import { refuseAt } from '../../core/index.ts'
 import { trainGroupNames } from '../../models/index.ts'
 import type { CommonSettings, LessonOptions } from '../kind.ts'
 
@@ -22,9 +22,7 @@ export function unusedByAsking(group: string): Record<string, string> {
 }
 
 export function checkAsking(group: string, sam: string, config: CommonSettings): void {
-  const refuse = (field: string, expected: string, got: unknown, hint?: string): never => {
-    throw new Mismatch({ where: 'settings', field, expected, got, hint })
-  }
+  const refuse = refuseAt('settings')
   const { model } = config as { model?: string }
   if (sam === '' && model) refuse(`${group}.sam`, 'a SAM2 checkpoint', 'nothing', `give --${group}.sam FILE`)
   const other = config.train.filter((name) => name !== 'lora')
@@ -32,8 +30,7 @@ export function checkAsking(group: string, sam: string, config: CommonSettings):
 }
 
 export function checkLessonOptions({ everything, maskWeight }: LessonOptions): void {
-  const refuse = (field: string, expected: string, got: unknown, hint?: string) =>
-    new Mismatch({ where: 'sft', field, expected, got, hint })
-  if (everything) throw refuse('train', 'lora: nothing else learns in this task', 'all', '--train lora')
-  if (maskWeight !== 1) throw refuse('maskWeight', 'nothing: this task has no mask loss', maskWeight)
+  const refuse = refuseAt('sft')
+  if (everything) refuse('train', 'lora: nothing else learns in this task', 'all', '--train lora')
+  if (maskWeight !== 1) refuse('maskWeight', 'nothing: this task has no mask loss', maskWeight)
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { oneOf, optional, refusalOf, setting } from '../../config/index.ts'
-import { Mismatch } from '../../core/index.ts'
+import { refuseAt } from '../../core/index.ts'
 import {
   type CoordinateKind,
   coordinateKinds,
@@ -66,27 +66,13 @@ export function resolvePoints(input: PointsInput = {}, usual: CoordinateKind = '
 }
 
 function checked(config: PointsConfig): PointsConfig {
+  const refuse = refuseAt('points')
   if (config.turns > 1 && config.mode !== 'second-look')
-    throw new Mismatch({
-      where: 'points',
-      field: 'turns',
-      expected: '1: only in mode second-look the model looks again',
-      got: config.turns,
-    })
+    refuse('turns', '1: only in mode second-look the model looks again', config.turns)
   if (config.showMask && config.mode !== 'negatives')
-    throw new Mismatch({
-      where: 'points',
-      field: 'showMask',
-      expected: 'false: second-look shows the mask anyway, joint has none before the answer',
-      got: true,
-    })
-  if (config.mode === 'joint' && config.reward.gainKind === 'relative')
-    throw new Mismatch({
-      where: 'points',
-      field: 'reward.gainKind',
-      expected: "absolute in mode joint: the first mask is the policy's own, no error-centre clicks belong to it",
-      got: 'relative',
-    })
+    refuse('showMask', 'false: second-look shows the mask anyway, joint has none before the answer', true)
+  const ownMask = "absolute in mode joint: the first mask is the policy's own, no error-centre clicks belong to it"
+  if (config.mode === 'joint' && config.reward.gainKind === 'relative') refuse('reward.gainKind', ownMask, 'relative')
   return config
 }
 

@@ -1,7 +1,7 @@
 // Supervised answers of the point task, a warm start: a model that has never written points learns how they are written, and roughly
 // where they lie. Heuristic negatives beside the object; in second-look the click that corrects the mask it sees; in joint box and
 // points of the record. K answers, one for each record.
-import { Mismatch } from '../../core/index.ts'
+import { refuseAt } from '../../core/index.ts'
 import type { Example } from '../../data/index.ts'
 import { type PromptIds, teacherForceGroups } from '../../llm/index.ts'
 import { maskArea } from '../../mask/index.ts'
@@ -16,13 +16,7 @@ import { pointRecord } from './records.ts'
 
 export function pointLessons(setup: PointSetup, checkpointing: boolean): SupervisedBatches {
   const { config } = setup
-  if (config.thinking)
-    throw new Mismatch({
-      where: 'points',
-      field: 'thinking',
-      expected: 'false in sft: the records have no thoughts to learn from',
-      got: true,
-    })
+  if (config.thinking) refuseAt('points')('thinking', 'false in sft: the records have no thoughts to learn from', true)
   return textLessons(setup, checkpointing, (record) => lessonOf(setup, record))
 }
 
