@@ -105,7 +105,7 @@ class StreamLoader implements Loader {
     this.#config = config
     this.#rank = rank
     this.#rules = rules
-    if (source.withoutCaptions && !rules.usesNoCaption) throw captionsMissing(source.name)
+    requireCaptions(source, rules)
     this.#part = rules.only ?? splitIndices(source, config)
     this.epochLength = Math.ceil((this.#part.length - rank.rank) / rank.world)
     if (this.epochLength <= 0) {
@@ -327,10 +327,12 @@ class StreamLoader implements Loader {
   }
 }
 
-function captionsMissing(where: string): Mismatch {
+/** Throws if records without captions belong to a task that reads them. */
+export function requireCaptions({ name: where, withoutCaptions }: Source, { usesNoCaption }: RecordRules): void {
+  if (!withoutCaptions || usesNoCaption) return
   const hint = 'write captions.tsv next to images/: IMAGE<tab>OBJECT<tab>CAPTION, one line per object'
   const expected = 'one for each object: this task reads them'
-  return new Mismatch({ where, field: 'captions', expected, got: 'none', hint })
+  throw new Mismatch({ where, field: 'captions', expected, got: 'none', hint })
 }
 
 /** Bytes of the typed arrays in plain data. */

@@ -58,7 +58,7 @@ export interface DryRun {
 
 export async function dryRun(config: RunConfig, host: Host, processes = 1): Promise<DryRun> {
   const kind = (await openKind(config.task)) as TaskKind<RunConfig>
-  await checkSources(config)
+  await checkSources(config, kind.recordRules?.(config) ?? {})
   host.progress({ kind: 'phase', text: `1 model ${config.model}` })
   const learner = new Learner(openModel(config), config)
   let records: Records | null = null

@@ -46,7 +46,7 @@ export async function evaluateModel(
   seen: Seen = () => undefined,
 ): Promise<ModelEvaluation> {
   const kind = (await openKind(config.task)) as TaskKind<RunConfig>
-  await checkSources(config)
+  await checkSources(config, kind.recordRules?.(config) ?? {})
   const family = openModel(config)
   const evaluator = kind.evaluator(family, config) // before trained weights are placed: it may compare them with the start
   const adapter = options.adapter ? loadTrained(family, options.adapter, { ema: options.ema }) : null

@@ -130,7 +130,7 @@ class RunLoop {
     kind.check(config)
     const goal = options.goal(kind)
     if (world.rank === 0) checkFolder(config) // before minutes of loading
-    await checkSources(config)
+    await checkSources(config, kind.recordRules?.(config) ?? {})
     reportEnvironment(config, host)
     reportStep(host, 'model', config.model)
     const { everything, dropout } = options

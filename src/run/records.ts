@@ -4,6 +4,7 @@ import {
   type Loader,
   openLoader,
   type RecordRules,
+  requireCaptions,
   type Source,
   splitIndices,
   splitNumber,
@@ -48,16 +49,19 @@ export function recordFacts({ source, heldOut }: Pick<Records, 'source' | 'heldO
 }
 
 /** Opens the sources once and closes them: a wrong path is reported before the model is loaded. Gives a hash of what they are. */
-export async function checkSources(config: RunConfig): Promise<Record<'data' | 'held-out data', string>> {
-  const { dataPath, evalPath, data } = config
+export async function checkSources(
+  { dataPath, evalPath, data }: RunConfig,
+  rules: RecordRules = { usesNoCaption: true },
+): Promise<Record<'data' | 'held-out data', string>> {
   return {
-    data: dataPath ? await hashSource(await openRunSource(dataPath, data)) : 'none',
-    'held-out data': evalPath ? await hashSource(await openEvalSource(evalPath, data)) : 'none',
+    data: dataPath ? await hashSource(await openRunSource(dataPath, data), rules) : 'none',
+    'held-out data': evalPath ? await hashSource(await openEvalSource(evalPath, data), rules) : 'none',
   }
 }
 
-async function hashSource(source: Source): Promise<string> {
+async function hashSource(source: Source, rules: RecordRules): Promise<string> {
   await source.close()
+  requireCaptions(source, rules)
   return `${source.length} records, ${sha256(source.fingerprint).slice(0, 16)}`
 }
 

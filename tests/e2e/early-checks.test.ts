@@ -39,6 +39,20 @@ for (const command of ['train', 'train --dry-run', 'sft', 'eval'])
     assert.ok(!existsSync(at('fresh')))
   })
 
+test('records without captions are refused before the model is read, if the task reads captions', async () => {
+  for (const name of ['images', 'masks']) mkdirSync(join(at('mute'), name), { recursive: true })
+  const png = Buffer.from(
+    'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTj2FAAAAABJRU5ErkJggg==',
+    'base64',
+  )
+  for (const name of ['images', 'masks']) writeFileSync(join(at('mute'), name, 'a.png'), png)
+  const paths = ['--model', spoiltModel(), '--data', at('mute'), '--output', join(at('unsaid'), 'run')]
+  const { code, err } = await roundtrip('train', ...paths, ...quick)
+  assert.equal(code, 1)
+  assert.match(err, /captions: expected one for each object.*captions\.tsv/)
+  assert.ok(!existsSync(at('unsaid')))
+})
+
 test('sft of a task without supervised learning is rejected before the model is read', async () => {
   const paths = ['--model', spoiltModel(), '--data', 'scenes:8', '--output', join(at('untaught'), 'run')]
   const { code, err } = await roundtrip('sft', '--task', 'segment', ...paths, '--maxSteps', '1', '--threads', '1')
