@@ -56,6 +56,8 @@ export function attention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOpt
   if (groups > 1 && takesGroups(q, options)) return fused(q, k, v, options, { enableGqa: true })
   if (!hasOp('scaled_dot_product_attention') || (groups > 1 && isDecodeStep(q, options)))
     return plainAttention(q, k, v, options, groups)
+  if (groups > 1 && q.device === 'cpu' && q.size(-2) === 1 && (options.mask?.size(1) ?? 1) === 1)
+    return fused(q.reshape([q.size(0), k.size(1), groups, -1]), k, v, options).view(q.shape) // a group's heads are the tokens of one
   const keys = groups > 1 ? k.repeatInterleave(groups, { dim: 1 }) : k
   const values = groups > 1 ? v.repeatInterleave(groups, { dim: 1 }) : v
   return fused(q, keys, values, options)
