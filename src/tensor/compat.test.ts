@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { farthest, roundingBound } from '../../tests/support/rounding.ts'
-import { attention } from './compat.ts'
+import { attention, resizeMaps } from './compat.ts'
 import { tidy } from './scope.ts'
 import { type Tensor, tensor } from './tensor.ts'
 
@@ -55,3 +55,32 @@ for (const T of [1, 3])
       check(tensor(Float32Array.from(maskOf(H, T, masked)), [B, H, T, L]), masked)
     })
   })
+
+test('resized maps: every map by its own, as bilinear interpolation between the centres of pixels', () => {
+  const [maps, h, w, height, width] = [6, 3, 4, 7, 5]
+  const data = numbers(maps * h * w, 4)
+  /** The two pixels beside a centre and how near the second is. */
+  const beside = (at: number, from: number, to: number): [number, number, number] => {
+    const centre = Math.max(0, ((at + 0.5) * from) / to - 0.5)
+    return [Math.floor(centre), Math.min(Math.floor(centre) + 1, from - 1), centre % 1]
+  }
+  const want = Array.from({ length: maps * height * width }, (_, i) => {
+    const [y0, y1, down] = beside(Math.floor(i / width) % height, h, height)
+    const [x0, x1, right] = beside(i % width, w, width)
+    const at = (y: number, x: number) => data[(Math.floor(i / (height * width)) * h + y) * w + x]!
+    return (
+      (1 - down) * (at(y0, x0) * (1 - right) + at(y0, x1) * right) +
+      down * (at(y1, x0) * (1 - right) + at(y1, x1) * right)
+    )
+  })
+  for (const [B, C] of [
+    [6, 1],
+    [2, 3],
+  ] as const)
+    tidy(() => {
+      const wider = tensor(data, [B, C, h, w]).transpose(2, 3).contiguous().transpose(2, 3) // rows that are not contiguous
+      const got = resizeMaps(wider, height, width)
+      assert.deepEqual(got.shape, [B, C, height, width])
+      assert.ok(farthest(got.flatten().numbers(), want) < roundingBound(4))
+    })
+})

@@ -3,7 +3,7 @@ import type { CheckRow } from '../core/index.ts'
 import { generate, type PromptedModel, type PromptIds, teacherForce } from '../llm/index.ts'
 import type { GroundedFamily } from '../models/index.ts'
 import type { Sam2Features, Sam2Model } from '../sam/index.ts'
-import type { Tensor } from '../tensor/index.ts'
+import { resizeMaps, type Tensor } from '../tensor/index.ts'
 import type { GoldenTensors } from './golden-tensors.ts'
 
 export interface GroundedCase {
@@ -51,8 +51,8 @@ export function answerRows(c: GroundedCase, answer: ReturnType<typeof readAnswer
 export function drawn({ family }: GroundedCase, features: GroundedFeatures, prompt: Tensor) {
   const low = family.drawMasks(features, prompt).logits.unsqueeze(1)
   const side = family.model.sam.config.image_size
-  const atSam = low.upsampleBilinear2d([side, side], false)
-  return { low, atSam, full: atSam.upsampleBilinear2d([features.height, features.width], false).squeeze(1) }
+  const atSam = resizeMaps(low, side, side)
+  return { low, atSam, full: resizeMaps(atSam, features.height, features.width).squeeze(1) }
 }
 
 export function bitsOf(logits: Tensor): Uint8Array {

@@ -1,6 +1,6 @@
 // A picture and its clicks in the frame of MobileSAM's input: the longer side becomes `side` (1024), zeros fill the rest.
 import { type RgbImage, resize } from '../../image/index.ts'
-import { type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import { resizeMaps, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 
 /** Side of the input of the released model; its graph is fixed to it. */
 export const samSide = 1024
@@ -39,8 +39,8 @@ export function samPixels(lowRes: Tensor, size: Size): Tensor {
   const side = 4 * lowRes.size(-1)
   const { height, width } = resizedSize(size, side)
   return tidy(() => {
-    const whole = lowRes.upsampleBilinear2d([side, side], false)
+    const whole = resizeMaps(lowRes, side, side)
     const cut = whole.narrow(2, 0, height).narrow(3, 0, width).contiguous()
-    return cut.upsampleBilinear2d([size.height, size.width], false)
+    return resizeMaps(cut, size.height, size.width)
   })
 }

@@ -228,7 +228,7 @@ test('upsampleMask passes through the input size', () => {
     const low = hashedTensor(5, [2, 1, 32, 32])
     const up = upsampleMask(low, 128, 50, 70)
     const steps = low.upsampleBilinear2d([128, 128], false).upsampleBilinear2d([50, 70], false)
-    assert.equal(relativeError(up, steps), 0)
+    assert.ok(relativeError(up, steps) < 1e-6) // torch 1.13 has another kernel for maps of one channel
     assert.equal(toMask(up).length, 2)
     assert.equal(toMask(up)[1]!.length, 50 * 70)
     assert.throws(() => upsampleMask(low.select(0, 0), 128, 50, 70), Mismatch)

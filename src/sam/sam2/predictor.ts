@@ -2,7 +2,7 @@
 
 import { imagenetMean, imagenetStd, type RgbImage } from '../../image/index.ts'
 import { cast } from '../../nn/index.ts'
-import { cat, type Tensor, tensor, tidyNoGrad } from '../../tensor/index.ts'
+import { cat, resizeMaps, type Tensor, tensor, tidyNoGrad } from '../../tensor/index.ts'
 import { type ClickMask, type ClickOptions, type ClickPrompt, clickMasks, Segmenter } from '../segmenter.ts'
 import type { Sam2Features, Sam2Model } from './model.ts'
 import type { Sam2Prompt } from './prompt.ts'
@@ -33,7 +33,7 @@ export class Sam2Predictor extends Segmenter<Sam2Features, Sam2Model> {
       const best = index ? takeMask(decoded.masks, index) : decoded.masks // [B, 1, S/4, S/4]
       const ious = index ? takeMask(decoded.ious, index) : decoded.ious
       const tokens = index ? index.add(1) : decoded.tokens!
-      const bits = best.upsampleBilinear2d([height, width], false).gt(0).to('uint8').array() as Uint8Array
+      const bits = resizeMaps(best, height, width).gt(0).to('uint8').array() as Uint8Array
       const kept = options.keepLogits ? best.clamp({ min: -logitLimit, max: logitLimit }) : null
       return { logits: kept, bits, ious: ious.numbers(), tokens: tokens.numbers() }
     })

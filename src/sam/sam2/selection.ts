@@ -1,6 +1,6 @@
 // Which mask is taken, and how it becomes pixels. B prompts, M proposals.
 import { Mismatch } from '../../core/index.ts'
-import { cat, ones, type Tensor, tidy, where } from '../../tensor/index.ts'
+import { cat, ones, resizeMaps, type Tensor, tidy, where } from '../../tensor/index.ts'
 import type { DecoderOutput } from './mask-decoder.ts'
 
 /** The proposal with the largest predicted overlap in each row, the first on ties: ious [B, M] to indices [B], int64. */
@@ -41,7 +41,7 @@ export function stableMask(all: DecoderOutput, delta: number, threshold: number)
 export function upsampleMask(lowRes: Tensor, samSize: number, height: number, width: number): Tensor {
   if (lowRes.ndim !== 4)
     throw new Mismatch({ where: 'upsampleMask', field: 'lowRes', expected: '[B, M, h, w]', got: `[${lowRes.shape}]` })
-  return tidy(() => lowRes.upsampleBilinear2d([samSize, samSize], false).upsampleBilinear2d([height, width], false))
+  return tidy(() => resizeMaps(resizeMaps(lowRes, samSize, samSize), height, width))
 }
 
 /** Values of mask logits that were no numbers, since the start; their pixels are outside. */
