@@ -91,6 +91,7 @@ async function run(argv: readonly string[]): Promise<void> {
     return { config: { ...config, model }, options: { adapter: side.adapter, ema: false, records, run: side.run } }
   })
   const found = await runWork('compare', input as [ModelSide, ModelSide], { label: 'comparison' })
+  if (!found) return log.warn('stopped before the last record: nothing is compared, no page is written')
   const page = await writePage(found, places as [string, string], out)
   const { changes, sides: evaluated, ...rest } = found
   const briefs = changes.map(({ id, before, after, change }) => ({ id, before, after, change }))

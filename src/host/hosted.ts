@@ -64,7 +64,8 @@ export async function runHosted(run: HostedRun): Promise<unknown> {
       signal: signals.signal,
       onMessage: (message) => unlessStopped(signals.signal, answer(message as Message, rewards, screen)),
     })
-    if ((result as { stopped?: boolean } | undefined)?.stopped && !run.signal) process.exitCode = signals.exitCode()
+    const isStopped = result === null || (result as { stopped?: boolean } | undefined)?.stopped
+    if (isStopped && !run.signal) process.exitCode = signals.exitCode()
     return result
   } finally {
     ended()

@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { compareRows, type RecordRow } from './compare-models.ts'
+import { packageRoot } from '../core/index.ts'
+import { compareModels, compareRows, type RecordRow } from './compare-models.ts'
+import { resolveRun } from './config.ts'
 
 interface Row {
   id: string
@@ -62,4 +65,15 @@ test('wins, losses and ties are counted on the main metric; records of one side,
   )
   assert.equal(metrics.m!.after, 5 / 8)
   assert.equal(metrics.m!.before, 4 / 6)
+})
+
+test('a comparison that was stopped is none, and the second model is not opened', async () => {
+  const model = join(packageRoot(), 'assets', 'miniature')
+  const config = resolveRun({ model, dataPath: 'scenes:4', device: 'cpu', data: { workers: 0 } })
+  const options = { adapter: null, ema: false, records: null }
+  const sides = [
+    { config, options },
+    { config: { ...config, model: 'none' }, options },
+  ] as const
+  assert.equal(await compareModels(sides, { progress: () => undefined, stopping: () => true }), null)
 })

@@ -111,11 +111,11 @@ export interface ComparedModels extends ModelComparison {
   sides: [ModelEvaluation, ModelEvaluation]
 }
 
-/** Evaluates one model after the other; `config.seed` of the first decides the resamples. */
+/** Evaluates one model after the other; `config.seed` of the first decides the resamples. Null: stopped before the last record. */
 export async function compareModels(
   [first, second]: readonly [ModelSide, ModelSide],
   host: Pick<Host, 'progress' | 'stopping'>,
-): Promise<ComparedModels> {
+): Promise<ComparedModels | null> {
   const [a, b]: [RecordRow[], RecordRow[]] = [[], []]
   const [timesA, timesB] = [new Map<string, number>(), new Map<string, number>()]
   let main = ''
@@ -137,6 +137,7 @@ export async function compareModels(
   const before = await evaluateModel(first.config, first.options, host, (scores, _, evaluator) =>
     a.push(...rowsOf(scores, evaluator, timesA)),
   )
+  if (before.stopped) return null
   const known = new Map(a.map((row) => [row.key, ratioValue(row.ratios[main])]))
   const after = await evaluateModel(second.config, second.options, host, async (scores, examples, evaluator) => {
     const rows = rowsOf(scores, evaluator, timesB)
@@ -144,6 +145,7 @@ export async function compareModels(
     for (const [i, row] of rows.entries())
       await images.add(row.id, ratioValue(row.ratios[main]) - (known.get(row.key) ?? Number.NaN), examples[i]!)
   })
+  if (after.stopped) return null
   const found = compareRows(a, b, main, first.config.seed)
   const pngs = images.byId
   const changes = found.changes.map((one) => (pngs.has(one.id) ? { ...one, image: pngs.get(one.id)! } : one))
