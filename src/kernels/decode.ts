@@ -124,6 +124,8 @@ export class DecodeKernels {
   readonly pieces: number
   readonly #module: KernelModule
   readonly #blocks: number
+  /** Of 8 rows, and blocks that share features of `down`. */
+  readonly #tiles: number
 
   constructor(shape: DecodeShape, { rows, share }: KernelRows, device: string) {
     const { hidden, inner, heads, groups, dim } = shape
@@ -133,10 +135,11 @@ export class DecodeKernels {
     this.own = ownProducts(shape, rows)
     this.pieces = piecesOf((rows / share) * groups, share)
     this.#blocks = multiprocessors(device)
+    this.#tiles = rows > 8 ? 2 : 1
     const sizes = { HIDDEN: hidden, INNER: inner, HEADS: heads, GROUPS: groups, DIM: dim, SHARE: share }
     const sources = ['rows', 'attention', 'draw']
     this.#module = this.own
-      ? KernelModule.of(['rows', 'products', 'attention', 'draw'], { ...sizes, TILES: rows > 8 ? 2 : 1 })
+      ? KernelModule.of(['rows', 'products', 'attention', 'draw'], { ...sizes, TILES: this.#tiles })
       : KernelModule.of(sources, sizes)
   }
 
@@ -239,7 +242,8 @@ export class DecodeKernels {
 
   /** h += W x, W [S, I] */
   down(weight: Tensor, x: Tensor, h: Tensor): void {
-    this.#module.launch('down', { grid: [this.shape.hidden / 16], block: threads }, [weight, x, h, this.rows])
+    const launch = { grid: [this.shape.hidden / 16] as const, block: threads, cluster: this.#tiles }
+    this.#module.launch('down', launch, [weight, x, h, this.rows])
   }
 
   /** scores [R, stride] = W x, W [V, S] */

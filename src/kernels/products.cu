@@ -229,65 +229,58 @@ KERNEL __launch_bounds__(THREADS, 2) attention_out(const u16* W, const u16* X, u
   few_features<OUT_FEATURES, HEADS * DIM, false, true>(W, X, nullptr, 0.f, nullptr, Y, rows);
 }
 
-// Y += W X, W [HIDDEN][INNER]: a block for 16 features, rounds of 8 chunks of 256 columns in registers. No branch may be around the loads.
+// Y += W X, W [HIDDEN][INNER]. Two tiles of rows: a pair of blocks has 32 features, each reads half of the columns, so that inputs are read
+// half as often; else a block has 16. Chunks of 256 columns are loaded AHEAD. No branch may be around the loads.
 KERNEL __launch_bounds__(THREADS, 1) down(const u16* W, const u16* X, u16* Y, int rows) {
-  constexpr int CHUNKS = INNER / 256, ROUNDS = (CHUNKS + 7) / 8, LAST = CHUNKS - 8 * (ROUNDS - 1), START = ROUNDS > 1 ? 8 : LAST;
-  __shared__ float4 sums[WARPS][TILES * 32];
+  constexpr int PAIR = TILES, CHUNKS = INNER / 256, PART = (CHUNKS + PAIR - 1) / PAIR, MOST = PAIR > 1 ? 6 : 8, AHEAD = PART < MOST ? PART : MOST;
+  __shared__ float4 sums[WARPS][PAIR * TILES * 32];
   let_next_start();
   LANES;
-  const u16* from = W + (size_t)(blockIdx.x * 16 + g) * INNER + w * 32 + 8 * t;
-  const u16* input = X + (size_t)g * INNER + w * 32 + 8 * t;
-  uint4 a[8], b[8], x[TILES][8];
+  const int rank = PAIR > 1 ? cluster_rank() : 0, feature = blockIdx.x / PAIR * PAIR * 16;
+  const u16 *from = W + (size_t)(feature + g) * INNER + w * 32 + 8 * t, *input = X + (size_t)g * INNER + w * 32 + 8 * t;
+  uint4 a[AHEAD][PAIR], b[AHEAD][PAIR], x[AHEAD][TILES];
+  const auto loadW = [&](int chunk) {
 #pragma unroll
-  for (int j = 0; j < START; j++) { a[j] = weights8(from + j * 256); b[j] = weights8(from + 8 * INNER + j * 256); }
+    for (int f = 0; f < PAIR; f++) {
+      const u16* p = from + (size_t)f * 16 * INNER + min(rank * PART + chunk, CHUNKS - 1) * 256;
+      a[chunk % AHEAD][f] = weights8(p);
+      b[chunk % AHEAD][f] = weights8(p + 8 * INNER);
+    }
+  };
+  const auto loadX = [&](int chunk) {
+    const int at = rank * PART + chunk;
+#pragma unroll
+    for (int n = 0; n < TILES; n++)
+      x[chunk % AHEAD][n] = n * 8 + g < rows && at < CHUNKS ? fresh8(input + (size_t)n * 8 * INNER + at * 256) : make_uint4(0, 0, 0, 0);
+  };
+#pragma unroll
+  for (int j = 0; j < AHEAD; j++) loadW(j);
   wait_for_previous();
 #pragma unroll
-  for (int n = 0; n < TILES; n++)
-#pragma unroll
-    for (int j = 0; j < START; j++) x[n][j] = n * 8 + g < rows ? fresh8(input + (size_t)n * 8 * INNER + j * 256) : make_uint4(0, 0, 0, 0);
+  for (int j = 0; j < AHEAD; j++) loadX(j);
   // the end adds to these
   const int row = w * 8 + 2 * t;
-  u16* y = Y + (size_t)row * HIDDEN + blockIdx.x * 16 + g;
+  u16* y = Y + (size_t)row * HIDDEN + feature + rank * 16 + g;
   float add0[2] = {0.f, 0.f}, add1[2] = {0.f, 0.f};
   if (w < TILES && row < rows) { add0[0] = wide(__ldcg(y)); add0[1] = wide(__ldcg(y + 8)); }
   if (w < TILES && row + 1 < rows) { add1[0] = wide(__ldcg(y + HIDDEN)); add1[1] = wide(__ldcg(y + HIDDEN + 8)); }
-  float acc[TILES][4], other[TILES][4];
+  float acc[PAIR][TILES][4] = {};
 #pragma unroll
-  for (int n = 0; n < TILES; n++)
+  for (int j = 0; j < PART; j++) {
+    const int slot = j % AHEAD;
 #pragma unroll
-    for (int i = 0; i < 4; i++) acc[n][i] = other[n][i] = 0.f;
-  const auto consume = [&](int j) {
-#pragma unroll
-    for (int n = 0; n < TILES; n++) {
-      product(acc[n], a[j].x, b[j].x, a[j].y, b[j].y, x[n][j].x, x[n][j].y);
-      product(other[n], a[j].z, b[j].z, a[j].w, b[j].w, x[n][j].z, x[n][j].w);
-    }
-  };
-#pragma unroll 1
-  for (int u = 0; u < ROUNDS - 1; u++) {
-    const u16 *nextW = from + (u + 1) * 2048, *nextX = input + (u + 1) * 2048;
-    const int most = u + 1 < ROUNDS - 1 ? 8 : LAST;
-#pragma unroll
-    for (int j = 0; j < 8; j++) {
-      consume(j);
-      if (j < most) {
-        a[j] = weights8(nextW + j * 256);
-        b[j] = weights8(nextW + 8 * INNER + j * 256);
-#pragma unroll
-        for (int n = 0; n < TILES; n++) if (n * 8 + g < rows) x[n][j] = fresh8(nextX + (size_t)n * 8 * INNER + j * 256);
-      }
-    }
+    for (int i = 0; i < PAIR * TILES; i++) products(acc[i % PAIR][i / PAIR], a[slot][i % PAIR], b[slot][i % PAIR], x[slot][i / PAIR]);
+    if (j + AHEAD < PART) { loadW(j + AHEAD); loadX(j + AHEAD); }
   }
 #pragma unroll
-  for (int j = 0; j < LAST; j++) consume(j);
+  for (int i = 0; i < PAIR * TILES; i++) sums[w][i * 32 + lane] = *(float4*)acc[i / TILES][i % TILES];
+  cluster_sync();
+  if (w < TILES) {
+    float4 s = make_float4(0.f, 0.f, 0.f, 0.f);
 #pragma unroll
-  for (int n = 0; n < TILES; n++)
-    sums[w][n * 32 + lane] = make_float4(acc[n][0] + other[n][0], acc[n][1] + other[n][1], acc[n][2] + other[n][2], acc[n][3] + other[n][3]);
-  __syncthreads();
-  if (w >= TILES) return;
-  float4 s = sums[0][w * 32 + lane];
-#pragma unroll
-  for (int i = 1; i < WARPS; i++) add(s, sums[i][w * 32 + lane]);
-  if (row < rows) { y[0] = narrow(rounded(s.x) + add0[0]); y[8] = narrow(rounded(s.z) + add0[1]); }
-  if (row + 1 < rows) { y[HIDDEN] = narrow(rounded(s.y) + add1[0]); y[HIDDEN + 8] = narrow(rounded(s.w) + add1[1]); }
+    for (int k = 0; k < PAIR * WARPS; k++) add(s, remote(&sums[k % WARPS][(rank * TILES + w) * 32 + lane], k / WARPS));
+    if (row < rows) { y[0] = narrow(rounded(s.x) + add0[0]); y[8] = narrow(rounded(s.z) + add0[1]); }
+    if (row + 1 < rows) { y[HIDDEN] = narrow(rounded(s.y) + add1[0]); y[HIDDEN + 8] = narrow(rounded(s.w) + add1[1]); }
+  }
+  cluster_sync();
 }
