@@ -182,30 +182,27 @@ KERNEL __launch_bounds__(THREADS) gated_back(u16* grad, u16* both, int ld) {
   }
 }
 
-// Attention of the same queries over two sets of keys: [rows][HEADS][DIM] and log-sum-exp [HEADS][rows] each. Before them in `out` are
-// `ready` rows as they are. HEADS * DIM / 8 threads work.
-KERNEL __launch_bounds__(1024)
-    join(const u16* first, int ready, const u16* a, const float* lse_a, const u16* b, const float* lse_b, int rows, u16* out, float* lse) {
+// Attention of the same queries over two sets of keys becomes that over one: in the last `rows` of `all` rows [HEADS][DIM] of a. The
+// log-sum-exp is [HEADS][all] and [HEADS][rows]. A block is a row; HEADS * DIM / 8 threads work.
+KERNEL __launch_bounds__(1024) join(u16* a, float* lse_a, int all, const u16* b, float* lse_b, int rows) {
   wait_for_previous();
-  if (blockIdx.x < ready) {
-    for (int j = threadIdx.x; j < HEADS * DIM / 8; j += blockDim.x) {
-      const size_t at = (size_t)blockIdx.x * HEADS * DIM + j * 8;
-      store8(out + at, load8(first + at));
-    }
-    return;
-  }
-  const size_t row = blockIdx.x - ready;
-  out += (size_t)ready * HEADS * DIM;
+  const size_t row = blockIdx.x, own = row + (all - rows);
   for (int j = threadIdx.x; j < HEADS * DIM / 8; j += blockDim.x) {
-    const size_t head = j / (DIM / 8), at = row * HEADS * DIM + j * 8;
-    const float la = lse_a[head * rows + row], lb = lse_b[head * rows + row], most = fmaxf(la, lb);
+    const size_t head = j / (DIM / 8), at = own * HEADS * DIM + j * 8;
+    const float la = lse_a[head * all + own], lb = lse_b[head * rows + row], most = fmaxf(la, lb);
     const float ea = __expf(la - most), eb = __expf(lb - most), both = 1.f / (ea + eb);
     Eight x = load8(a + at);
-    const Eight y = load8(b + at);
+    const Eight y = load8(b + row * HEADS * DIM + j * 8);
 #pragma unroll
     for (int k = 0; k < 8; k++) x.v[k] = (x.v[k] * ea + y.v[k] * eb) * both;
-    store8(out + at, x);
-    if (j % (DIM / 8) == 0) lse[head * rows + row] = most + __logf(ea + eb);
+    store8(a + at, x);
+  }
+  __syncthreads();  // every thread has read the log-sum-exp
+  for (int head = threadIdx.x; head < HEADS; head += blockDim.x) {
+    float &la = lse_a[(size_t)head * all + own], &lb = lse_b[(size_t)head * rows + row];
+    const float most = fmaxf(la, lb), both = most + __logf(__expf(la - most) + __expf(lb - most));
+    la = both;
+    lb = both;
   }
 }
 

@@ -55,7 +55,7 @@ export class TrainingKernels {
   /** Gradients of heads -> the columns they came from: [T, ..]. The first rows have their own gradients, and so have all after them. */
   rotateBack([first, behind]: readonly [HeadGrads, HeadGrads?], out: Tensor, cos: Tensor, sin: Tensor): void {
     const pairs = ({ query, key, value }: HeadGrads) => [query, key, value].flatMap(([one, two]) => [one, two ?? null])
-    const split = behind ? first.query[0].size(0) : out.size(0)
+    const split = out.size(0) - (behind?.query[0].size(0) ?? 0)
     const grads = [...pairs(first), split, ...pairs(behind ?? first)]
     this.#module.launch('rotate_back', { grid: [out.size(0)], block: threads }, [...grads, out, out.size(1), cos, sin])
   }
@@ -70,12 +70,12 @@ export class TrainingKernels {
     this.#module.launch('gated_back', { grid: [grad.size(0)], block: threads }, args)
   }
 
-  /** Outputs [N, H, D] and log-sum-exp [H, N] of the same queries over two sets of keys -> `out` after the rows of `first`, `logSumExp`. */
-  join(a: AttendedPair, b: AttendedPair, first: Tensor | null, out: Tensor, logSumExp: Tensor): void {
+  /** Of the same queries over two sets of keys: the last rows of `out` and `lse` become those over both, and so does `partLse`. */
+  join([out, lse]: AttendedPair, [part, partLse]: AttendedPair): void {
     const { heads, dim } = this.shape
     const block = Math.min(wideBlock, Math.ceil((heads * dim) / 8 / 32) * 32)
-    const args = [first, first?.size(0) ?? 0, ...a, ...b, logSumExp.size(1), out, logSumExp]
-    this.#module.launch('join', { grid: [out.size(0)], block }, args)
+    const rows = part.size(0)
+    this.#module.launch('join', { grid: [rows], block }, [out, lse, out.size(0), part, partLse, rows])
   }
 
   /** Scores [M, ..] of which V count, ids [M] int64 -> [3, M] float32: log-probability, entropy, log-sum-exp. */

@@ -211,8 +211,7 @@ function attend(layer: number, qkv: Tensor, { elementwise, calls, known, heads, 
     const keys = (column: number) => windowOf(rows, [n, K, D], [W, D, 1], at + column)
     return flashAttention(q, keys(0), keys(K * D), call)
   })
-  const [a, b, c] = made
-  if (!b) return a!.out.flatten({ startDim: 1 })
-  const out = c ? cat([a!.out, elementwise.join(b, c).out]) : elementwise.join(a!, b).out
-  return out.flatten({ startDim: 1 })
+  const [whole, part] = made
+  if (part) elementwise.join(whole!, part)
+  return whole!.out.flatten({ startDim: 1 })
 }

@@ -1,5 +1,5 @@
-// Attention of packed tokens without padding. The completions of a prompt share its keys, so there are three calls: prompts over
-// themselves, completions over themselves, completions over their prompt. The last two are joined by their log-sum-exp.
+// Attention of packed tokens without padding. The completions of a prompt share its keys, so there are two calls: prompts and completions
+// over themselves, and completions, which are the last rows, over their prompt. Those are joined by their log-sum-exp.
 import { type Sequences, tensor } from '../../../tensor/index.ts'
 
 export type Span = readonly [from: number, count: number]
@@ -71,9 +71,15 @@ function sharedPacking(rows: readonly Lengths[]): Packing {
   const branches = trunks.map((r) => [...rows.keys()].filter((b) => rows[b]!.branch?.of === r))
   const order = [...trunks, ...branches.flat()]
   const prompts = startsOf(trunks.map((r) => rows[r]!.prompt))
-  const reads = startsOf(order.flatMap((r) => rows[r]!.read))
-  const [P, C] = [prompts.at(-1)!, reads.at(-1)!]
-  const [ofPrompts, ofReads] = [[0, P] as const, [P, C] as const]
+  const P = prompts.at(-1)!
+  const own = [
+    ...prompts,
+    ...startsOf(
+      order.flatMap((r) => rows[r]!.read),
+      P,
+    ).slice(1),
+  ] // of prompts, then of completions
+  const T = own.at(-1)!
   const numRead = (some: readonly number[]) => sum(some.flatMap((r) => rows[r]!.read))
   const starts = startsOf(
     order.map((r) => numRead([r])),
@@ -81,20 +87,19 @@ function sharedPacking(rows: readonly Lengths[]): Packing {
   )
   const twice = order.length > trunks.length
   // the second time a prompt is two sequences: what its branches see, and the rest, which nobody does
-  const seen = branches.map((own, t) => (own.length > 0 ? rows[own[0]!]!.branch!.at : rows[trunks[t]!]!.prompt))
-  const again = twice ? branches.flatMap((own) => [numRead(own), 0]) : []
+  const seen = branches.map((some, t) => (some.length > 0 ? rows[some[0]!]!.branch!.at : rows[trunks[t]!]!.prompt))
+  const again = twice ? branches.flatMap((some) => [numRead(some), 0]) : []
   const keysAgain = twice ? seen.flatMap((n, t) => [n, rows[trunks[t]!]!.prompt - n]) : []
   return {
-    tokens: P + C,
+    tokens: T,
     shared: true,
     promptStarts: rows.map(({ branch }, r) => prompts[trunks.indexOf(branch?.of ?? r)]!),
     readStarts: rows.flatMap(({ read }, r) => startsOf(read, starts[order.indexOf(r)]!).slice(0, -1)),
     order,
     calls: [
-      { queries: ofPrompts, keys: ofPrompts, queryStarts: prompts, keyStarts: prompts, causal: true },
-      { queries: ofReads, keys: ofReads, queryStarts: reads, keyStarts: reads, causal: true },
+      { queries: [0, T], keys: [0, T], queryStarts: own, keyStarts: own, causal: true },
       {
-        ...{ queries: ofReads, keys: ofPrompts, causal: false, twice },
+        ...{ queries: [P, T - P], keys: [0, P], causal: false, twice },
         queryStarts: startsOf([...trunks.map((r) => numRead([r])), ...again]),
         keyStarts: startsOf([...trunks.map((r) => rows[r]!.prompt), ...keysAgain]),
       },

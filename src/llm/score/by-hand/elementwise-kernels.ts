@@ -5,23 +5,20 @@ import type { Elementwise, PlacedGrads } from './elementwise.ts'
 
 const like = (x: Tensor, shape: number[]) => empty(shape, { dtype: x.dtype, device: x.device })
 
-/** The gradients of some rows: those that begin at `from`, as queries or as keys. */
-function gradsAt(placed: readonly PlacedGrads[], from: number): HeadGrads {
-  const asking = placed.filter((p) => p.queries[0] === from)
-  const seen = placed.filter((p) => p.keys[0] === from)
-  const pair = (of: readonly Tensor[]) => of as unknown as readonly [Tensor, Tensor?]
-  return {
-    query: pair(asking.map((p) => p.grads.query)),
-    key: pair(seen.map((p) => p.grads.key)),
-    value: pair(seen.map((p) => p.grads.value)),
-  }
+/** Of prompts, which others see too, and of the rows after them, which see prompts too. */
+function gradsOf([whole, part]: readonly PlacedGrads[]): [HeadGrads, HeadGrads?] {
+  const { query, key, value } = whole!.grads
+  if (!part) return [{ query: [query], key: [key], value: [value] }]
+  const last = (t: Tensor) => t.narrow(0, ...part.queries)
+  return [
+    { query: [query], key: [key, part.grads.key], value: [value, part.grads.value] },
+    { query: [last(query), part.grads.query], key: [last(key)], value: [last(value)] },
+  ]
 }
 
 export function kernelElementwise(kernels: TrainingKernels): Elementwise {
   return {
     addNorm: (x, y, norm) => kernels.sumNorm(x, y, norm.weight, norm.eps),
-
-    norm: (x, norm) => kernels.sumNorm(x, null, norm.weight, norm.eps).normed,
 
     normBackward(grad, x, norm, residual, extra) {
       const out = like(x, [x.size(0), x.size(1) + extra])
@@ -35,9 +32,7 @@ export function kernelElementwise(kernels: TrainingKernels): Elementwise {
 
     rotateBackward(tokens, placed, { queries, keys, dim }, { cos, sin }, extra) {
       const out = like(placed[0]!.grads.query, [tokens, (queries + 2 * keys) * dim + extra])
-      const starts = [...new Set(placed.map((p) => p.queries[0]))].sort((a, b) => a - b)
-      const [first, behind] = starts.map((from) => gradsAt(placed, from)) as [HeadGrads, HeadGrads?]
-      kernels.rotateBack([first, behind], out, cos, sin)
+      kernels.rotateBack(gradsOf(placed), out, cos, sin)
       return out
     },
 
@@ -52,12 +47,6 @@ export function kernelElementwise(kernels: TrainingKernels): Elementwise {
       return grad
     },
 
-    join(a, b, first) {
-      const [N, H, D] = a.out.shape as [number, number, number]
-      const out = like(a.out, [(first?.size(0) ?? 0) + N, H, D])
-      const logSumExp = like(a.logSumExp, [...a.logSumExp.shape])
-      kernels.join([a.out, a.logSumExp], [b.out, b.logSumExp], first ?? null, out, logSumExp)
-      return { out, logSumExp }
-    },
+    join: (whole, part) => kernels.join([whole.out, whole.logSumExp], [part.out, part.logSumExp]),
   }
 }

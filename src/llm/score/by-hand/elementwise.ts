@@ -23,7 +23,7 @@ export interface Norm {
   readonly eps: number
 }
 
-/** Gradients of attention's parts for rows from `from` on; several entries for the same rows are added. */
+/** Gradients of attention's parts for some rows: those of the first entry are of all rows, others are added. */
 export interface PlacedGrads {
   readonly queries: readonly [from: number, count: number]
   readonly keys: readonly [from: number, count: number]
@@ -33,7 +33,6 @@ export interface PlacedGrads {
 export interface Elementwise {
   /** x + the first columns of y, and its norm. Without y: x itself. */
   addNorm(x: Tensor, y: Tensor | null, norm: Norm): { sum: Tensor; normed: Tensor }
-  norm(x: Tensor, norm: Norm): Tensor
   /** What comes back through the norm of x, added to the first columns of `residual`: [T, S + extra], the extra columns not yet written. */
   normBackward(grad: Tensor, x: Tensor, norm: Norm, residual: Tensor, extra: number): Tensor
   /** Queries and keys among the columns, rotated in place. */
@@ -52,8 +51,11 @@ export interface Elementwise {
    * Gradient [T, I] -> the activation again, in its place or a new one; gate and up become their gradient, what follows them stays.
    */
   swigluBackward(grad: Tensor, gateUp: Tensor, I: number): Tensor
-  /** Attention of the same queries over two sets of keys, as if it had been one set; in `out` after the rows of `first`, if any. */
-  join(a: Attended, b: Attended, first?: Tensor): { out: Tensor; logSumExp: Tensor }
+  /**
+   * Attention of the same queries over two sets of keys becomes that over one: in the last rows of `whole`, which `part` is about. The
+   * log-sum-exp is in both then.
+   */
+  join(whole: Attended, part: Attended): void
 }
 
 const like = (x: Tensor) => ({ dtype: x.dtype, device: x.device })
@@ -77,8 +79,6 @@ export const atenElementwise: Elementwise = {
     return { sum, normed: rmsNorm(sum, norm.weight, norm.eps) }
   },
 
-  norm: (x, norm) => rmsNorm(x, norm.weight, norm.eps),
-
   normBackward(grad, x, norm, residual, extra) {
     const [T, S] = x.shape as [number, number]
     const out = empty([T, S + extra], like(x))
@@ -98,18 +98,14 @@ export const atenElementwise: Elementwise = {
     const q = headColumns(out, 0, queries, dim)
     const k = headColumns(out, queries * dim, keys, dim)
     const v = headColumns(out, (queries + keys) * dim, keys, dim)
-    const seen = { queries: new Set<number>(), keys: new Set<number>() }
     const put = (into: Tensor, [from, count]: readonly [number, number], x: Tensor, again: boolean) => {
-      const place = into.narrow(0, from, count)
-      if (again) place.add_(x)
-      else place.copy_(x)
+      if (again) into.narrow(0, from, count).add_(x)
+      else into.copy_(x)
     }
-    for (const { queries: asking, keys: seenKeys, grads } of placed) {
-      put(q, asking, grads.query, seen.queries.has(asking[0]))
-      put(k, seenKeys, grads.key, seen.keys.has(seenKeys[0]))
-      put(v, seenKeys, grads.value, seen.keys.has(seenKeys[0]))
-      seen.queries.add(asking[0])
-      seen.keys.add(seenKeys[0])
+    for (const [i, { queries: asking, keys: seen, grads }] of placed.entries()) {
+      put(q, asking, grads.query, i > 0)
+      put(k, seen, grads.key, i > 0)
+      put(v, seen, grads.value, i > 0)
     }
     const both = headColumns(out, 0, queries + keys, dim)
     both.copy_(rotated(both, table, -1))
@@ -131,10 +127,12 @@ export const atenElementwise: Elementwise = {
     return activation
   },
 
-  join(a, b, first) {
-    const logSumExp = a.logSumExp.logaddexp(b.logSumExp) // [H, N]
-    const share = b.logSumExp.sub(logSumExp).exp_().t().unsqueeze(-1).to(a.out.dtype) // [N, H, 1]
-    const out = a.out.lerp(b.out, share)
-    return { out: first ? cat([first, out]) : out, logSumExp }
+  join(whole, part) {
+    const N = part.out.size(0)
+    const [out, lse] = [whole.out.narrow(0, -N, N), whole.logSumExp.narrow(1, -N, N)] // [N, H, D], [H, N]
+    const both = lse.logaddexp(part.logSumExp)
+    const share = part.logSumExp.sub(both).exp_().t().unsqueeze(-1).to(out.dtype) // [N, H, 1]
+    out.copy_(out.lerp(part.out, share))
+    for (const t of [lse, part.logSumExp]) t.copy_(both)
   },
 }

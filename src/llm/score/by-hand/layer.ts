@@ -121,15 +121,9 @@ function headRows(x: Tensor, [from, count]: Span, column: number, n: number, dim
   return windowOf(x, [count, n, dim], [width, dim, 1], from * width + column)
 }
 
-/** Queries, keys and values of the pieces; rows that several pieces attend to are taken once. */
+/** Queries, keys and values of each call. */
 function headsOf(qkv: Tensor, { heads: { queries: H, keys: K, dim: D }, calls }: PassContext) {
-  const taken = new Map<string, Tensor>()
-  const take = (rows: Span, head: number, n: number) => {
-    const key = `${rows[0]} ${head}`
-    const t = taken.get(key) ?? headRows(qkv, rows, head * D, n, D)
-    taken.set(key, t)
-    return t
-  }
+  const take = (rows: Span, head: number, n: number) => headRows(qkv, rows, head * D, n, D)
   return calls.map((p) => {
     if (!p.twice) return [take(p.queries, 0, H), take(p.keys, H, K), take(p.keys, H + K, K)] as const
     const keys = columns(qkv.narrow(0, ...p.keys), [H * D, 2 * K * D])
@@ -147,12 +141,10 @@ function folded(grad: Tensor, { keys: [, count], twice }: AttentionCall): Tensor
 function attend(qkv: Tensor, c: PassContext): Pick<Saved, 'attended' | 'logSumExps' | 'randoms'> {
   const heads = headsOf(qkv, c)
   const made = c.calls.map((call, i) => flashAttention(...heads[i]!, call))
-  const randoms = made.map((m) => m.random)
-  const [first, own, ofPrompt] = made as [Attended, Attended?, Attended?]
-  if (!own || !ofPrompt) return { attended: first.out.flatten({ startDim: 1 }), logSumExps: [first.logSumExp], randoms }
-  const joined = c.elementwise.join(own, ofPrompt, first.out)
-  const attended = joined.out.flatten({ startDim: 1 })
-  return { attended, logSumExps: [first.logSumExp, joined.logSumExp, joined.logSumExp], randoms }
+  const [whole, ofPrompt] = made as [Attended, Attended?]
+  if (ofPrompt) c.elementwise.join(whole, ofPrompt)
+  const attended = whole.out.flatten({ startDim: 1 })
+  return { attended, logSumExps: made.map((m) => m.logSumExp), randoms: made.map((m) => m.random) }
 }
 
 /** Gradient of the rotated queries, keys and values -> of the columns before: [T, rows + n r]. */
@@ -164,7 +156,7 @@ function attendBackward(grad: Tensor, qkv: Tensor, saved: Saved, extra: number, 
     const whole = { out: rows(saved.attended), logSumExp: saved.logSumExps[i]!, random: saved.randoms[i]! }
     const { query, key, value } = flashAttentionBackward(rows(grad), heads[i]!, whole, call)
     const grads = { query, key: folded(key, call), value: folded(value, call) }
-    return { queries: call.queries, keys: call.keys, grads }
+    return { ...call, grads }
   })
   return c.elementwise.rotateBackward(c.tokens, placed, c.heads, c.table, extra)
 }
@@ -216,7 +208,7 @@ function feedForwardBackward({ stacks, middleNorm, saved, c, grads }: Backward, 
   return tidy(() => {
     const { elementwise } = c
     const { gateUp, down, o } = stacks
-    const normed = elementwise.norm(saved.middle, middleNorm)
+    const { normed } = elementwise.addNorm(saved.middle, null, middleNorm)
     const opened = saved.gateUp ?? stacked(gateUp, normed, c.adapter)
     const ofActivation = inputGrad(down, grad)
     const activation = elementwise.swigluBackward(ofActivation, opened, c.intermediate)
@@ -236,7 +228,7 @@ function attentionBackward({ stacks, inputNorm, saved, c, grads }: Backward, x: 
   return tidy(() => {
     const { elementwise } = c
     const { qkv, o, down } = stacks
-    const normed = elementwise.norm(x, inputNorm)
+    const { normed } = elementwise.addNorm(x, null, inputNorm)
     const turned = saved.qkv ?? rotated(qkv, normed, c)
     const ofQkv = attendBackward(inputGrad(o, grad), turned, saved, qkv.parts.length * qkv.rank, c)
     adapterGrads(o, grad, { of: saved.downOfO, from: 0 }, saved.attended, grads)

@@ -67,6 +67,7 @@ const branched: Case = {
   groups: [said('a red cup.<|end|>', 'two'), said('it is [SEG]'), groups[1]!, said('x', 'it is [SEG]'), said('no')],
 }
 const shared: Case = { prompts, groups }
+const apart: Case = { prompts: prompts.slice(0, 2), groups: groups.slice(0, 2) }
 const single: Case = { prompts, groups: groups.map((group) => [group[0]!]) }
 
 const pass = (of: Case, options: TeacherOptions, by = tiny) =>
@@ -133,6 +134,7 @@ function compare(got: Outcome, want: Outcome): void {
 
 for (const [name, of] of [
   ['completions that share a prompt', shared],
+  ['completions about different images', apart],
   ['one completion after each prompt', single],
   ['questions about one image', branched],
 ] as const)
