@@ -62,9 +62,14 @@ export function batchedAdditions(
   return Array.from({ length: layers }, (_, i) => cat(rows.map((row) => padded(row[i]!, width, side))))
 }
 
+/** 0, 1, 2, ... */
+let ascending = new Int32Array(0)
+
+/** Not to be changed: several prompts have the same. */
 export function positionsOf<P extends PromptIds>(model: PromptedModel<P>, prompt: P): PromptPositions {
   const N = prompt.ids.length
-  return model.promptPositions?.(prompt) ?? { axes: [prompt.ids.map((_, i) => i)], next: N }
+  if (N > ascending.length) ascending = Int32Array.from({ length: 2 * N }, (_, i) => i)
+  return model.promptPositions?.(prompt) ?? { axes: [ascending.subarray(0, N)], next: N }
 }
 
 /** Leading ids that two prompts have in common. */

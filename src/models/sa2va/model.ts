@@ -106,14 +106,15 @@ export class Sa2VA extends GroundedModule<Features> {
       const tokens = this.imageTokens(cat(images.map(({ vision }) => vision))).flatten({ endDim: 1 }) // [rows, S]
       const firstTile = startsOf(images.map(({ tiles }) => tiles))
       const firstToken = startsOf(prompts.map(({ ids }) => ids.length))
-      const rows = prompts.flatMap((prompt) => this.#rowsOf(prompt, firstTile[images.indexOf(prompt.features)]!))
-      const places = prompts.flatMap(({ imagePositions }, r) => imagePositions.map((i) => firstToken[r]! + i))
-      const ids = int64Tensor(
-        prompts.flatMap((prompt) => [...prompt.ids]),
-        [1, firstToken.at(-1)!],
-        { device },
-      )
-      const embedded = this.#decoder.embed(ids)
+      // lists of many thousand numbers: flatMap would take milliseconds
+      const [rows, places]: [number[], number[]] = [[], []]
+      const ids = new Int32Array(firstToken.at(-1)!)
+      prompts.forEach((prompt, r) => {
+        ids.set(prompt.ids, firstToken[r]!)
+        this.#addRows(prompt, firstTile[images.indexOf(prompt.features)]!, rows)
+        for (const i of prompt.imagePositions) places.push(firstToken[r]! + i)
+      })
+      const embedded = this.#decoder.embed(int64Tensor(ids, [1, ids.length], { device }))
       const own = tokens.indexSelect(0, int64Tensor(rows, { device })).unsqueeze(0).to(embedded.dtype)
       const all = embedded.indexCopy(1, int64Tensor(places, { device }), own)
       const each = all.split(
@@ -125,13 +126,14 @@ export class Sa2VA extends GroundedModule<Features> {
   }
 
   /** Rows of a prompt's image, whose tiles begin at `first`, and of its regions: cells of the last tile (thumbnail, or the only one). */
-  #rowsOf({ features: { tiles }, regions, imagePositions }: Prompt, first: number): number[] {
-    const n = this.tokensPerTile
-    const ofImage = Array.from({ length: tiles * n }, (_, i) => first * n + i)
-    const cells = regions.flatMap((all) => [...all.keys()].filter((i) => all[i]))
-    const rows = [...ofImage, ...cells.map((cell) => (first + tiles - 1) * n + cell)]
-    if (imagePositions.length === rows.length) return rows
-    const expected = `${rows.length} tokens for ${tiles} tiles and ${regions.length} regions`
+  #addRows({ features: { tiles }, regions, imagePositions }: Prompt, first: number, rows: number[]): void {
+    const [n, before] = [this.tokensPerTile, rows.length]
+    for (let i = 0; i < tiles * n; i++) rows.push(first * n + i)
+    for (const cells of regions)
+      for (let i = 0; i < cells.length; i++) if (cells[i]) rows.push((first + tiles - 1) * n + i)
+    const added = rows.length - before
+    if (imagePositions.length === added) return
+    const expected = `${added} tokens for ${tiles} tiles and ${regions.length} regions`
     throw new Mismatch({ where: 'prompt', field: '<IMG_CONTEXT>', expected, got: imagePositions.length })
   }
 

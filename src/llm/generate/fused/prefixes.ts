@@ -69,7 +69,8 @@ class KnownPrefixes {
       return hits.find(({ length }) => length > 0) ?? []
     })
     if (found.length < groups.length) return null
-    const at = found.flatMap(({ start, length }) => Array.from({ length }, (_, i) => start + i))
+    const at: number[] = []
+    for (const { start, length } of found) for (let i = 0; i < length; i++) at.push(start + i)
     const index = tensor(Int32Array.from(at), { device: model.placement.device })
     return { lengths: found.map((f) => f.length), rows: kept.rows.indexSelect(1, index) }
   }
