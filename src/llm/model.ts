@@ -11,7 +11,7 @@ import {
   type RopeTable,
   wide,
 } from '../nn/index.ts'
-import { arange, checkpoint, type DType, stack, type Tensor, tidy } from '../tensor/index.ts'
+import { arange, checkpoint, type DType, stack, type Tensor, tidy, zeros } from '../tensor/index.ts'
 import type { LlmContext } from './attention.ts'
 import type { FusedLayer } from './causal-lm.ts'
 import type { LlmConfig } from './config.ts'
@@ -66,6 +66,12 @@ export interface Pass extends Omit<LlmContext, 'rope'> {
   additions?: readonly Tensor[]
   /** Recompute each layer in backward instead of storing its intermediates. */
   checkpointing?: boolean
+}
+
+/** On the CPU as what is added to the scores: the sum is faster than choosing by a boolean in every layer, and its backward costs nothing. */
+function addedMask(mask: Tensor, { device, dtype }: Placement): Tensor {
+  if (mask.dtype !== 'bool' || device !== 'cpu') return mask
+  return zeros(mask.shape, { dtype }).maskedFill(mask.logicalNot(), Number.NEGATIVE_INFINITY)
 }
 
 /** Tables and mask are inputs, not a closure: backward recomputes the layer after the scope that created them has ended. */
@@ -151,7 +157,8 @@ export class Decoder {
   /** [B, T, S] -> hidden states [B, T, S], after the final norm unless the model gives out those before it. */
   forward(x: Tensor, pass: Pass = {}): Tensor {
     return tidy(() => {
-      const context: LlmContext = { ...pass, rope: pass.rope ?? this.#tables(x, pass.positions) }
+      const mask = pass.mask && addedMask(pass.mask, x)
+      const context: LlmContext = { ...pass, mask, rope: pass.rope ?? this.#tables(x, pass.positions) }
       let h = x
       this.module.parts.layers.forEach((layer, i) => {
         const added = pass.additions?.[i]
