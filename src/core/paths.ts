@@ -1,5 +1,5 @@
 import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs'
-import { homedir } from 'node:os'
+import { homedir, hostname } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { Mismatch } from './errors.ts'
@@ -23,6 +23,17 @@ export function isFolder(path: string): boolean {
 export function namesIn(folder: string, pattern = /(?:)/): string[] {
   const names = isFolder(folder) ? readdirSync(folder) : []
   return names.filter((name) => pattern.test(name)).sort()
+}
+
+/** False only if it can be known: a process of this host that is not there. */
+export function mayRun(host: string, pid: number): boolean {
+  if (host !== hostname()) return true
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM'
+  }
 }
 
 /** The package folder: the nearest one above this file with native/ and package.json. */

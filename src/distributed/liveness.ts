@@ -1,6 +1,6 @@
 // Which processes still run. Every process writes heartbeats through a separate store connection, from a thread that neither computes nor waits
 // in collectives; whoever waits reads them. Only changes count, on the reader's clock: the clocks of hosts may differ by hours.
-import { log, messageOf } from '../core/index.ts'
+import { inTime, log, messageOf, pause } from '../core/index.ts'
 import { native } from '../engine/index.ts'
 import type { Rank } from './environment.ts'
 import { PeerFailure } from './failure.ts'
@@ -209,15 +209,9 @@ export class Liveness {
   }
 }
 
-export function pause(ms: number): Promise<void> {
-  return new Promise((done) => setTimeout(done, ms))
-}
-
 /** The work, or an error after so many ms. */
 export function within<T>(work: Promise<T>, ms: number): Promise<T> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no answer within ${ms / 1000} s`)), ms)
+  return inTime(work, ms, () => {
+    throw new Error(`no answer within ${ms / 1000} s`)
   })
-  return Promise.race([work, late]).finally(() => clearTimeout(timer))
 }

@@ -3,11 +3,11 @@ import { createSocket } from 'node:dgram'
 import { lookup } from 'node:dns/promises'
 import { connect } from 'node:net'
 import { hostname, networkInterfaces } from 'node:os'
-import { log, Mismatch, messageOf } from '../core/index.ts'
+import { log, Mismatch, messageOf, pause } from '../core/index.ts'
 import { native } from '../engine/index.ts'
 import type { Meeting, Rank } from './environment.ts'
 import { Disagreement, PeerFailure } from './failure.ts'
-import { type Liveness, pause, within } from './liveness.ts'
+import { type Liveness, within } from './liveness.ts'
 import { nameOf, type PeerProcess } from './root-cause.ts'
 
 /** What must be the same on all ranks, by name: versions, settings, hashes of files. */

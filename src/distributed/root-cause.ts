@@ -1,5 +1,5 @@
 // Which rank a failed collective is about. The transport's text names no rank: "connection reset by peer".
-import { hostname } from 'node:os'
+import { mayRun } from '../core/index.ts'
 
 /** What a process registers when it joins. */
 export interface PeerProcess {
@@ -7,20 +7,17 @@ export interface PeerProcess {
   pid: number
 }
 
-/** The last message of a process that failed. */
-export interface PeerNote {
-  rank: number
-  step: number
-  phase: string
-  message: string
-  /** The process ends because of another one, which the message names. */
-  afterPeer?: boolean
-}
-
 export interface Beat {
   rank: number
   step: number
   phase: string
+}
+
+/** The last message of a process that failed. */
+export interface PeerNote extends Beat {
+  message: string
+  /** The process ends because of another one, which the message names. */
+  afterPeer?: boolean
 }
 
 /** What can be seen of the others. */
@@ -56,7 +53,7 @@ export function rootCause(sighting: Sighting, own: number, text: string): string
   const note = others.find((one) => !one.afterPeer)
   if (note) return `${name(note.rank)} failed in step ${note.step} (${note.phase}): ${note.message}`
   const gone = [...peers.keys()].filter(
-    (rank) => rank !== own && !others.some((one) => one.rank === rank) && !alive(peers[rank]!),
+    (rank) => rank !== own && !others.some((one) => one.rank === rank) && !mayRun(peers[rank]!.host, peers[rank]!.pid),
   )
   if (gone.length > 0)
     return `${gone.map(name).join(', ')} ended without a message (killed?); ${lastSeen(beats, gone)}; ${text}`
@@ -69,15 +66,4 @@ export function rootCause(sighting: Sighting, own: number, text: string): string
 function lastSeen(beats: readonly (Beat | null)[], ranks: readonly number[]): string {
   const known = ranks.flatMap((rank) => beats[rank] ?? [])
   return known.map((b) => `last phase of rank ${b.rank}: ${b.phase}, step ${b.step}`).join(', ') || 'no heartbeat of it'
-}
-
-/** False only where it can be known: a process of this host that is not there. */
-function alive({ host, pid }: PeerProcess): boolean {
-  if (host !== hostname()) return true
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM'
-  }
 }

@@ -1,4 +1,4 @@
-import { Mismatch, messageOf, timerMs, Unavailable } from '../core/index.ts'
+import { inTime, Mismatch, messageOf, refuseAt, Unavailable } from '../core/index.ts'
 import { cleanCaption, countWords, lengthFactor } from './caption.ts'
 import type { LengthShaping } from './config.ts'
 import type { Answer, Reward, Score, Term } from './reward.ts'
@@ -67,24 +67,10 @@ export async function scoreColumn(
 /** The value, or an error once the time is over; whatever comes later is dropped. */
 async function within<T>(seconds: number | undefined, value: Promise<T>, name: string): Promise<T> {
   if (seconds === undefined) return value
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_, reject) => {
-    const hint = 'raise rewards.timeoutSeconds, or look at what the reward waits for'
-    const error = new Mismatch({
-      where: 'rewards',
-      field: `reward ${name}`,
-      expected: 'scores',
-      got: `none in ${seconds} s`,
-      hint,
-    })
-    timer = setTimeout(() => reject(error), timerMs(seconds * 1000))
-    timer.unref() // the engine's thread keeps the process alive; once it has ended, nobody waits
-  })
-  try {
-    return await Promise.race([value, late])
-  } finally {
-    clearTimeout(timer)
-  }
+  const hint = 'raise rewards.timeoutSeconds, or look at what the reward waits for'
+  const late = () => refuseAt('rewards')(`reward ${name}`, 'scores', `none in ${seconds} s`, hint)
+  // the engine's thread keeps the process alive; once it has ended, nobody waits
+  return inTime(value, seconds * 1000, late, false)
 }
 
 interface Column {

@@ -10,11 +10,12 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  writeFileSync,
   writeSync,
 } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { log, Mismatch, messageOf, tryJsonObject } from '../../core/index.ts'
+import { log, Mismatch, mayRun, messageOf, tryJsonObject } from '../../core/index.ts'
 
 interface Line {
   k: string
@@ -28,29 +29,16 @@ function parseLine(text: string): Line | undefined {
   return line && typeof line.k === 'string' && 'v' in line ? (line as unknown as Line) : undefined
 }
 
-function isAlive(holder: string): boolean {
-  const [host, pid] = holder.trim().split(' ')
-  if (host !== hostname()) return true // another machine's process cannot be asked; leave its file alone
-  try {
-    process.kill(Number(pid), 0)
-    return true
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM'
-  }
-}
-
 /** Takes the lock file, or finds it taken. A lock whose process has ended is taken over. */
 function takeLock(path: string): boolean {
   for (let attempt = 0; attempt < 2; attempt++) {
     try {
-      const fd = openSync(path, 'wx')
-      writeSync(fd, `${hostname()} ${process.pid}\n`)
-      closeSync(fd)
+      writeFileSync(path, `${hostname()} ${process.pid}\n`, { flag: 'wx' })
       return true
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
-      const holder = readFileSync(path, 'utf8')
-      if (holder === '' || isAlive(holder)) return false
+      const [host = '', pid] = readFileSync(path, 'utf8').trim().split(' ')
+      if (host === '' || mayRun(host, Number(pid))) return false
       rmSync(path, { force: true })
     }
   }

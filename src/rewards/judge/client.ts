@@ -1,8 +1,8 @@
 // One chat completion with retries, a rate limit and a circuit breaker around it.
-import { log, Mismatch, messageOf, redactor, stream, timerMs } from '../../core/index.ts'
+import { log, Mismatch, messageOf, pause, redactor, stream, timerMs } from '../../core/index.ts'
 import type { JudgeConfig } from '../config.ts'
 import { JudgeFailure, postChat } from './chat.ts'
-import { Breaker, Gate, Pacer, sleep } from './flow.ts'
+import { Breaker, Gate, Pacer } from './flow.ts'
 import type { JudgeStats } from './stats.ts'
 import { type JudgeTarget, judgeTarget } from './target.ts'
 
@@ -97,7 +97,7 @@ export class JudgeClient {
 
   async #wait(failure: JudgeFailure, attempt: number): Promise<void> {
     const backoff = this.#config.retryBaseMs * 2 ** attempt * (0.8 + 0.4 * this.#jitter.uniform())
-    await sleep(Math.max(backoff, this.#pauseOf(failure)))
+    await pause(Math.max(backoff, this.#pauseOf(failure)))
   }
 
   #pauseOf(failure: JudgeFailure): number {
@@ -111,24 +111,22 @@ export class JudgeClient {
     } catch (error) {
       const failure = this.#explain(error)
       // "Too many" and "busy" concern every request, so the next must not slip through before the pause.
-      const pause = this.#pauseOf(failure)
-      if (pause > 0) this.#pacer.pause(pause)
+      const ms = this.#pauseOf(failure)
+      if (ms > 0) this.#pacer.pause(ms)
       throw failure
     }
   }
 
   async #once(request: ChatRequest): Promise<string> {
-    const abort = new AbortController()
-    const timer = setTimeout(() => abort.abort(), timerMs(this.#config.timeoutMs))
+    const signal = AbortSignal.timeout(timerMs(this.#config.timeoutMs))
     const start = performance.now()
     this.#stats.calls++
     try {
-      return await this.#send(request, abort.signal)
+      return await this.#send(request, signal)
     } catch (error) {
-      if (abort.signal.aborted) throw new JudgeFailure(`no reply within ${this.#config.timeoutMs} ms`)
+      if (signal.aborted) throw new JudgeFailure(`no reply within ${this.#config.timeoutMs} ms`)
       throw error
     } finally {
-      clearTimeout(timer)
       this.#stats.addLatency(performance.now() - start)
     }
   }

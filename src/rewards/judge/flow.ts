@@ -1,11 +1,7 @@
 // Limits on requests: how many at a time and per minute. None is sent while the server asks for a pause, or for a while after
 // several failures in a row.
 
-import { timerMs } from '../../core/index.ts'
-
-export type Sleep = (ms: number) => Promise<void>
-
-export const sleep: Sleep = (ms) => new Promise((resolve) => setTimeout(resolve, timerMs(ms)))
+import { pause } from '../../core/index.ts'
 
 /** At most `limit` tasks at a time, first come first served. */
 export class Gate {
@@ -62,9 +58,9 @@ export class Pacer {
     const now = performance.now()
     const slot = Math.max(now, this.#nextAt)
     if (this.#intervalMs > 0) this.#nextAt = slot + this.#intervalMs
-    if (slot > now) await sleep(slot - now)
+    if (slot > now) await pause(slot - now)
     for (let left = this.#pausedUntil - performance.now(); left > 0; left = this.#pausedUntil - performance.now())
-      await sleep(left)
+      await pause(left)
   }
 }
 

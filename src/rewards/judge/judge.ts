@@ -113,14 +113,10 @@ export class Judge {
     if (typeof known === 'number') return this.#hit({ score: known, tally: null, flags: [], cached: true })
     return this.#once(key, async () => {
       const tag = newTag()
-      for (const again of [false, true]) {
-        const grade = readGrade(await this.#client.complete(gradeRequest(reference, hypothesis, tag, again)))
-        if (grade === null) continue
-        this.#cache.set(key, grade, this.config.model)
-        return { score: grade, tally: null, flags: [], cached: false }
-      }
-      this.stats.unparsed++
-      return unjudged([], 'no grade in the reply')
+      const grade = await this.#askTwice((again) => gradeRequest(reference, hypothesis, tag, again), readGrade)
+      if (grade === null) return unjudged([], 'no grade in the reply')
+      this.#cache.set(key, grade, this.config.model)
+      return { score: grade, tally: null, flags: [], cached: false }
     })
   }
 

@@ -1,6 +1,6 @@
 // MLflow by its REST interface. Metrics are sent in batches during the run; an unreachable server gets them later. A resumed run
 // sends from its log what the server did not get before.
-import { isObject, Mismatch, messageOf, readBody, redactor } from '../../core/index.ts'
+import { isObject, Mismatch, messageOf, pause, readBody, redactor } from '../../core/index.ts'
 import type { Interval, Metrics } from '../events.ts'
 import { loggedMetrics, type Reached, readReached, writeReached } from './mlflow-reached.ts'
 import { type Delivery, meansOf, type TrackedRun, type Tracker } from './tracker.ts'
@@ -228,11 +228,11 @@ export class MlflowTracker implements Tracker {
   }
 
   async #sendAtLast(): Promise<void> {
-    for (const pause of lastPauses) {
+    for (const ms of lastPauses) {
       try {
         return await this.#send()
       } catch {
-        await new Promise((done) => setTimeout(done, pause)) // the last attempt reports why
+        await pause(ms) // the last attempt reports why
       }
     }
     return this.#send()

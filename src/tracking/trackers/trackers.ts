@@ -1,6 +1,6 @@
 // Several trackers as one. A failure becomes a warning; an unreachable tracker is dropped, or stops the run (`reportTimeout`).
 import { basename, join, resolve } from 'node:path'
-import { messageOf } from '../../core/index.ts'
+import { inTime, messageOf } from '../../core/index.ts'
 import type { Interval, Metrics, Sample } from '../events.ts'
 import { MlflowTracker } from './mlflow.ts'
 import { pictureOf } from './pictures.ts'
@@ -142,7 +142,7 @@ export class Trackers {
   }
 
   /** Resolves when everything is out, or after a while without an answer. Trackers that write files are done at once. */
-  close(reason: string | undefined): Promise<void> {
+  async close(reason: string | undefined): Promise<void> {
     const places = this.#trackers
     const end = async (place: OpenTracker) => {
       try {
@@ -155,7 +155,7 @@ export class Trackers {
       this.#trackers = []
       return Promise.all(places.map(end))
     }
-    return within(this.#pending === 0 ? endAll() : this.#work.then(endAll), closeMs)
+    await inTime(this.#pending === 0 ? endAll() : this.#work.then(endAll), closeMs, () => undefined)
   }
 
   /** What throws at once and what is refused later are the same to a run. */
@@ -203,13 +203,4 @@ export class Trackers {
     const { asked } = this.#options
     return asked && asked.seconds > 0 && asked.names.includes(name) ? 1000 * asked.seconds : null
   }
-}
-
-async function within(work: Promise<unknown>, ms: number): Promise<void> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<void>((done) => {
-    timer = setTimeout(done, ms)
-  })
-  await Promise.race([work, late])
-  clearTimeout(timer)
 }
