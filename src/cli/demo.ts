@@ -1,7 +1,7 @@
 import { existsSync, rmSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { flagsOf } from '../config/index.ts'
-import { atomicWrite, cacheFolder, log, Mismatch, packageRoot } from '../core/index.ts'
+import { atomicWrite, cacheFolder, log, Mismatch, packageRoot, refuseAt } from '../core/index.ts'
 import { runWork } from '../host/index.ts'
 import type { RunConfig } from '../run/index.ts'
 import { readRun, runFiles } from '../tracking/index.ts'
@@ -53,13 +53,7 @@ export function readDemo(argv: readonly string[]): RunSettings & { freshName: bo
   const name = demo.split('-').reverse().join('-') // demo-points
   const output = freshName ? join('runs', `${name}-seed-${first.config.seed}`) : first.config.output
   const config = { ...first.config, output }
-  if (config.evalRecords < 2)
-    throw new Mismatch({
-      where: 'demo',
-      field: 'evalRecords',
-      expected: 'at least 2, for an interval',
-      got: config.evalRecords,
-    })
+  if (config.evalRecords < 2) refuseAt('demo')('evalRecords', 'at least 2, for an interval', config.evalRecords)
   return { ...first, config, freshName }
 }
 

@@ -1,5 +1,5 @@
 import { Command } from 'commander'
-import { type CheckRow, groupBy, log, Mismatch, messageOf } from '../core/index.ts'
+import { type CheckRow, groupBy, log, Mismatch, messageOf, refuseAt } from '../core/index.ts'
 import { findGolden, type Golden } from '../verify/index.ts'
 import { type CertificateOptions, certificatePage, certify } from './certificate.ts'
 import { choice, count, deviceOption, whole } from './model.ts'
@@ -47,13 +47,8 @@ function requireOneUse(paths: readonly string[], options: Options): void {
   const flag = (name: string) => `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`
   const given = options.against ? (options.all ? 'all' : undefined) : certificateFlags.find((name) => name in options)
   if (given) throw new Mismatch({ where: 'verify', field: flag(given), expected, got: 'the flag' })
-  if (paths.length > 0 === Boolean(options.against))
-    throw new Mismatch({
-      where: 'verify',
-      field: 'paths',
-      expected: options.against ? 'none with --against python, which takes --model' : 'golden files or folders',
-      got: paths[0] ?? 'nothing',
-    })
+  const places = options.against ? 'none with --against python, which takes --model' : 'golden files or folders'
+  if (paths.length > 0 === Boolean(options.against)) refuseAt('verify')('paths', places, paths[0] ?? 'nothing')
 }
 
 async function run(paths: string[], options: Options): Promise<void> {

@@ -1,4 +1,4 @@
-import { Mismatch, tryJson } from '../core/index.ts'
+import { refuseAt, tryJson } from '../core/index.ts'
 
 /** The part of JSON Schema that zod writes for a setting. */
 export interface ValueSchema {
@@ -53,12 +53,7 @@ function describeRange(s: ValueSchema): string {
 export function parseValue(text: string, schema: ValueSchema, flag: string): unknown {
   const found = parseInside(text, schema)
   if (found !== undefined) return found
-  throw new Mismatch({
-    where: 'flags',
-    field: flag,
-    expected: describeType(schema),
-    got: text === '' ? 'nothing' : text,
-  })
+  return refuseAt('flags')(flag, describeType(schema), text === '' ? 'nothing' : text)
 }
 
 /** Any word is a text: texts come last, so that null and numbers are found first. */

@@ -1,4 +1,4 @@
-import { Mismatch, readTextFile } from '../core/index.ts'
+import { Mismatch, readTextFile, refuseAt } from '../core/index.ts'
 import { cleanCaption, countSeg, countWords, hasMarkers, lengthFactor } from './caption.ts'
 import { ciderCorpus, ciderD } from './cider.ts'
 import { IouConfig, LengthShaping, MeteorConfig, type Produced } from './config.ts'
@@ -11,15 +11,8 @@ import { type Answer, type BatchReward, defineReward, type Score, type SingleRew
 /** A field that this run produces; null is a produced nothing. */
 function produced<K extends Produced | 'maskConfidence'>(answer: Answer, field: K): NonNullable<Answer[K]> | null {
   const value = answer[field]
-  if (value === undefined) {
-    throw new Mismatch({
-      where: `sample ${answer.id}`,
-      field,
-      expected: 'what the reward term looks at',
-      got: 'nothing produced',
-    })
-  }
-  return value
+  if (value !== undefined) return value
+  return refuseAt(`sample ${answer.id}`)(field, 'what the reward term looks at', 'nothing produced')
 }
 
 /** The caption as every reward sees it. */

@@ -30,12 +30,8 @@ function check(value: unknown, reward: Reward, answer: Answer): Score {
   if (typeof value === 'number' && Number.isFinite(value) && value >= low && value <= high) return value
   const text = typeof value === 'string' ? `the text ${JSON.stringify(value)}` : null
   const got = text ?? (typeof value === 'number' || value === undefined ? String(value) : value)
-  throw new Mismatch({
-    where: `sample ${answer.id}`,
-    field: `reward ${reward.name}`,
-    expected: `a number from ${low} to ${high}, or null for "could not be scored"`,
-    got,
-  })
+  const expected = `a number from ${low} to ${high}, or null for "could not be scored"`
+  return refuseAt(`sample ${answer.id}`)(`reward ${reward.name}`, expected, got)
 }
 
 /** One reward over one group. An error is reported with the reward's name; it never counts as a score. */
@@ -110,16 +106,10 @@ async function substitutes(lost: readonly Column[], answers: readonly Answer[]):
 function checkTerms(terms: readonly Term[]): void {
   const names = terms.map((t) => t.reward.name)
   const twice = names.find((name, i) => names.indexOf(name) !== i)
-  if (twice !== undefined)
-    throw new Mismatch({ where: 'rewards', field: twice, expected: 'one term of a name', got: names })
+  const refuse = refuseAt('rewards')
+  if (twice !== undefined) refuse(twice, 'one term of a name', names)
   const bad = terms.find((t) => !(t.weight > 0 && Number.isFinite(t.weight)))
-  if (bad)
-    throw new Mismatch({
-      where: 'rewards',
-      field: bad.reward.name,
-      expected: 'a positive weight',
-      got: String(bad.weight),
-    })
+  if (bad) refuse(bad.reward.name, 'a positive weight', String(bad.weight))
 }
 
 /**

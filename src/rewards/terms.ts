@@ -1,4 +1,4 @@
-import { Mismatch } from '../core/index.ts'
+import { Mismatch, refuseAt } from '../core/index.ts'
 import {
   bleuReward,
   ciderReward,
@@ -101,13 +101,7 @@ export function checkProduced(name: string, { rewards, produced }: OpenTask): vo
   for (const term of rewards.terms) {
     if (term.type === 'module' || produced.includes(term.of)) continue
     const hint = term.of.endsWith('Prime') ? 'the EMA copy produces it; turn that on or use another term' : undefined
-    throw new Mismatch({
-      where: `rewards.${name}`,
-      field: term.type,
-      expected: `of: ${produced.join(' | ')}`,
-      got: term.of,
-      hint,
-    })
+    refuseAt(`rewards.${name}`)(term.type, `of: ${produced.join(' | ')}`, term.of, hint)
   }
 }
 

@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, readFileSync, realpathSync, rmdirSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { listCheckpoints, newestValid, sweep } from '../checkpoint/index.ts'
-import { atomicWriteJson, log, Mismatch, messageOf, regularFile, Unavailable } from '../core/index.ts'
+import { atomicWriteJson, log, Mismatch, messageOf, refuseAt, regularFile, Unavailable } from '../core/index.ts'
 import type { World } from '../distributed/index.ts'
 import { usedSettings } from '../tasks/index.ts'
 import { type Interval, RunWriter, type RunWriterOptions, readRun, runFiles, startFacts } from '../tracking/index.ts'
@@ -128,13 +128,7 @@ export function reserveFolder(config: Pick<RunConfig, 'output' | 'dataPath' | 'e
   } catch (error) {
     if (error instanceof Mismatch) throw error
     const hint = 'choose another output folder, or make this one writable'
-    throw new Mismatch({
-      where: output,
-      field: 'output',
-      expected: 'a folder to write to',
-      got: messageOf(error),
-      hint,
-    })
+    return refuseAt(output)('output', 'a folder to write to', messageOf(error), hint)
   }
 }
 

@@ -3,7 +3,7 @@
 import type { Interval } from '../../tracking/index.ts'
 import { lineChart, smooth } from './chart.ts'
 import { html, type Markup } from './html.ts'
-import { numberOf } from './metrics.ts'
+import { counted, numberOf } from './metrics.ts'
 import type { EvalView } from './view-types.ts'
 import { whiskerPlot } from './whiskers.ts'
 
@@ -68,7 +68,7 @@ function row(key: string, { label, evals }: EvaluatedRun, several: boolean): Mar
 function aboutOf({ label, evals, note }: EvaluatedRun, several: boolean): Markup {
   const { before, after } = ends(evals)
   const steps = after ? `step ${before!.step} against step ${after.step}` : `step ${before!.step}`
-  return html`<p>${several ? `${label}: ` : ''}${before!.records} held-out ${before!.records === 1 ? 'record' : 'records'}, ${steps}.${note ? ` Note: ${note}.` : ''}</p>`
+  return html`<p>${several ? `${label}: ` : ''}${counted(before!.records, 'held-out record')}, ${steps}.${note ? ` Note: ${note}.` : ''}</p>`
 }
 
 function history({ label, evals }: EvaluatedRun, several: boolean): Markup | undefined {

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { oneOf, optional, setting } from '../../config/index.ts'
-import { Mismatch, type Refuse, refuseAt } from '../../core/index.ts'
+import { type Refuse, refuseAt } from '../../core/index.ts'
 import { type Family, type GroundedFamily, isGrounded } from '../../models/index.ts'
 import { TaskRewards } from '../../rewards/index.ts'
 import type { CommonSettings } from '../kind.ts'
@@ -83,13 +83,8 @@ export interface Cycle {
 
 export function requireGrounded(family: Family): GroundedFamily {
   if (isGrounded(family)) return family
-  throw new Mismatch({
-    where: family.dir,
-    field: 'model',
-    expected: 'one that describes regions and draws masks',
-    got: family.name,
-    hint: 'one that answers with points takes --task points or --task reason',
-  })
+  const hint = 'one that answers with points takes --task points or --task reason'
+  return refuseAt(family.dir)('model', 'one that describes regions and draws masks', family.name, hint)
 }
 
 export type MaskActionKind = CycleConfig['loop2']['action']

@@ -1,6 +1,6 @@
 // One record ready for the policy: the question, the image as the model reads it, SAM2's reading of the image and its first mask. What
 // is read once is kept here, so that K candidates cost K small decodes and nothing else.
-import { Mismatch } from '../../core/index.ts'
+import { refuseAt } from '../../core/index.ts'
 import { overlay, type RgbImage, resize } from '../../image/index.ts'
 import { type Mask, maskIou, toDense } from '../../mask/index.ts'
 import type { VqaFamily } from '../../models/index.ts'
@@ -83,12 +83,8 @@ export function releaseItem(setup: PointSetup, item: PointItem): void {
 
 function checkRecord({ id, image, mask }: PointRecord): void {
   if (image.width === mask.width && image.height === mask.height) return
-  throw new Mismatch({
-    where: `record ${id}`,
-    field: 'mask',
-    expected: `the size of the image, ${image.height} x ${image.width}`,
-    got: `${mask.height} x ${mask.width}`,
-  })
+  const expected = `the size of the image, ${image.height} x ${image.width}`
+  refuseAt(`record ${id}`)('mask', expected, `${mask.height} x ${mask.width}`)
 }
 
 /** What was derived from a mask: every sample of a record asks for it, and it takes long. */

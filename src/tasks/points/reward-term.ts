@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { setting } from '../../config/index.ts'
-import { Mismatch } from '../../core/index.ts'
+import { refuseAt } from '../../core/index.ts'
 import {
   type Answer,
   type BatchReward,
@@ -53,12 +53,7 @@ export function pointsReward(parameters: PointRewardConfig, maxTurns = Number.PO
     scoreBatch(answers) {
       const scores = answers.map(({ id, points }: Partial<PointsAnswer>) => {
         if (points) return scorePoints(points, parameters).reward
-        throw new Mismatch({
-          where: `sample ${id}`,
-          field: 'points',
-          expected: 'an answer that places points',
-          got: 'none',
-        })
+        return refuseAt(`sample ${id}`)('points', 'an answer that places points', 'none')
       })
       return settledRewards(scores)
     },

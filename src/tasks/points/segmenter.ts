@@ -1,5 +1,5 @@
 // The segmenter next to a policy: opened once for the task of a run and its evaluation, and closed with their items.
-import { log, Mismatch } from '../../core/index.ts'
+import { log, refuseAt } from '../../core/index.ts'
 import { type Family, isVqa, type VqaFamily } from '../../models/index.ts'
 import { openSegmenter, SamPredictor, type Segmenter } from '../../sam/index.ts'
 import type { CoordinateKind } from './answer-config.ts'
@@ -9,12 +9,8 @@ import { OpenItems } from './open-items.ts'
 
 export function requireAsking(family: Family): VqaFamily {
   if (isVqa(family)) return family
-  throw new Mismatch({
-    where: family.dir,
-    field: 'model',
-    expected: 'one that answers questions about an image, such as qwen2_5_vl or qwen3_vl',
-    got: family.name,
-  })
+  const expected = 'one that answers questions about an image, such as qwen2_5_vl or qwen3_vl'
+  return refuseAt(family.dir)('model', expected, family.name)
 }
 
 /** What is open next to a family: one segmenter for the task of a run and its evaluation, and their items. */
