@@ -97,7 +97,8 @@ function windowsOf(grids: readonly Grid[], cfg: QwenVisionConfig) {
     }
     windows.push(...lengths.map((n) => n * area))
   }
-  const rows = Int32Array.from(places, (_, i) => units[Math.floor(i / area)]! * area + (i % area))
+  const rows = new Int32Array(places.length)
+  for (let i = 0; i < rows.length; i++) rows[i] = units[Math.floor(i / area)]! * area + (i % area) // Int32Array.from is slow
   return { rows, places, units, windows }
 }
 

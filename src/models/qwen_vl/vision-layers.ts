@@ -133,8 +133,10 @@ export class VisionBlock extends Module {
 /** Tables of patches at the given rows and columns, [P, 1, D], float32: half the frequencies follow the row, half the column. */
 export function patchRotation(rope: Rope, places: readonly (readonly [number, number])[], device: string): RopeTable {
   return tidyNoGrad(() => {
-    const [rows, columns] = [0, 1].map((axis) => tensor(Float32Array.from(places, (place) => place[axis as 0 | 1])))
-    const angles = cat([rope.angles(rows!.to(device)), rope.angles(columns!.to(device))], { dim: -1 }) // [P, D/2]
+    const [rows, columns] = [new Float32Array(places.length), new Float32Array(places.length)]
+    for (let i = 0; i < places.length; i++) [rows[i], columns[i]] = places[i]!
+    const anglesOf = (at: Float32Array) => rope.angles(tensor(at, { device }))
+    const angles = cat([anglesOf(rows), anglesOf(columns)], { dim: -1 }) // [P, D/2]
     const { cos, sin } = tableOf(angles, angles)
     return { cos: cos.unsqueeze(1), sin: sin.unsqueeze(1) }
   })
