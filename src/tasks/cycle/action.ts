@@ -149,11 +149,18 @@ export function sampleBoth(
   })
 }
 
+/** Lists of equal length as rows, in one copy to the device: [M, n] */
+export function rowsTensor(rows: readonly Float32Array[], device: string): Tensor {
+  const n = rows[0]!.length
+  const data = new Float32Array(rows.length * n)
+  for (const [m, row] of rows.entries()) data.set(row, m * n)
+  return tensor(data, [rows.length, n], { device })
+}
+
 /** Log-density of executed actions [M, n] under a mean each [M, n]: -|a - mean|^2 / (2 s^2 n), [M, 1]. */
 export function actionDensity(actions: readonly Float32Array[], mean: Tensor, scale: number): Tensor {
   const n = mean.size(-1)
-  const values = stack(actions.map((a) => tensor(a, [n], { device: mean.device })))
-  return values
+  return rowsTensor(actions, mean.device)
     .sub(wide(mean))
     .square()
     .sum(-1, { keepdim: true })

@@ -2,9 +2,9 @@
 // n columns of an action, d prompt width.
 import type { TeacherPass } from '../../llm/index.ts'
 import { wide } from '../../nn/index.ts'
-import { cat, stack, type Tensor, tensor, zeros } from '../../tensor/index.ts'
+import { cat, type Tensor, tensor, zeros } from '../../tensor/index.ts'
 import type { WorkItem } from '../kind.ts'
-import { actionDensity, gridOf, type MaskAction, pooled } from './action.ts'
+import { actionDensity, gridOf, type MaskAction, pooled, rowsTensor } from './action.ts'
 import type { Cycle } from './config.ts'
 import type { CycleSample } from './sample.ts'
 
@@ -129,7 +129,7 @@ function densityOf(cycle: Cycle, scale: { prompt: number; field: number }, acted
     return actionDensity(values, own(means), scale.field)
   }
   const drawn = acts.map((a) => a.action.prompt!)
-  const held = stack(drawn.map((z) => tensor(z, [z.length], { device: prompts.device }))).to(prompts.dtype) // [M, d]
+  const held = rowsTensor(drawn, prompts.device).to(prompts.dtype) // [M, d]
   const fields = fieldOf(
     cycle,
     acts.map((a) => spoken[a.answer]!.item),

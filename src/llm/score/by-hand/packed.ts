@@ -1,7 +1,7 @@
 // A teacher-forced pass over packed tokens: every prompt once, its completions after it, nothing filled up. T tokens, S hidden.
 import { cat, int64Tensor, type Tensor, tidy } from '../../../tensor/index.ts'
 import { allInputsOf, type PromptedModel, type PromptIds, positionsOf } from '../../prompted-model.ts'
-import { type Lengths, type Packing, packingOf } from './attention-calls.ts'
+import { type Lengths, type Packing, packingOf, startsOf } from './attention-calls.ts'
 import type { TrainingHead } from './head.ts'
 import { TrainingLayers } from './layers.ts'
 
@@ -88,7 +88,10 @@ function packedEmbeddings<P extends PromptIds>({ model, prompts, reads, rows, pa
   const inputs = allInputsOf(model, prompts)
   if (inputs.some(({ additions }) => additions.length > 0)) return null
   const { shared, order } = packing
-  const ids = order.flatMap((r) => reads[r]!.flatMap((c) => [...c]))
+  const said = order.flatMap((r) => reads[r]!)
+  const starts = startsOf(said.map((c) => c.length))
+  const ids = new Int32Array(starts.at(-1)!)
+  for (const [i, c] of said.entries()) ids.set(c, starts[i]!)
   const behind = model.decoder.embed(int64Tensor(ids, { device: model.placement.device })) // [C, S]
   const whole = inputs.map(({ embeddings }) => embeddings.squeeze(0))
   let next = 0
