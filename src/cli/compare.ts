@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
 import { flagsOf } from '../config/index.ts'
-import { atomicWrite, counted, isFolder, log, Mismatch, makeFolder } from '../core/index.ts'
+import { atomicWrite, counted, log, Mismatch, makeFolder } from '../core/index.ts'
 import type { ComparedSentence, ComparisonPage } from '../dashboard/index.ts'
 import { requirePaths, runWork } from '../host/index.ts'
 import {
@@ -17,6 +17,7 @@ import { type ReadSample, shownOf, smallSampleNote } from '../tracking/index.ts'
 import { requireRead } from './command-settings.ts'
 import { recordsOf } from './eval.ts'
 import { runOfCheckpoint } from './exported-card.ts'
+import { requireWritable } from './output-file.ts'
 import { type RunCommand, readRunSettings, runCommand } from './settings.ts'
 import { aligned, interval, rounded, verdict } from './table.ts'
 
@@ -84,8 +85,7 @@ async function run(argv: readonly string[]): Promise<void> {
   requirePaths(config)
   const records = recordsOf(settings)
   const out = given.get('out')?.[0] ?? '.'
-  if (existsSync(out) && !isFolder(out))
-    throw new Mismatch({ where: 'compare', field: '--out', expected: 'a folder', got: out })
+  requireWritable(out)
   const input = sides.map((side): ModelSide => {
     const model = modelOf(side, config, typed.has('model'))
     return { config: { ...config, model }, options: { adapter: side.adapter, ema: false, records, run: side.run } }

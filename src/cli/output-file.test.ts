@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
@@ -14,6 +14,7 @@ import { command as score } from './score.ts'
 import { command as segment } from './segment.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'output-file-'))
+chmodSync(folder, 0o755) // also for a user without rights
 after(() => rmSync(folder, { recursive: true, force: true }))
 const at = (name: string) => join(folder, name)
 for (const name of ['cup.png', 'cup.overlay.png', 'page.html']) writeFileSync(at(name), 'the input')
@@ -43,10 +44,22 @@ test('a command never writes over its input, and says so before it opens a model
     assert.equal(readFileSync(at(name), 'utf8'), 'the input')
 })
 
-test('compare refuses a file as its folder before it evaluates anything', async () => {
+test('a folder that cannot be written is reported before any work', async (t) => {
   const miniature = join(packageRoot(), 'assets', 'miniature')
-  const words = [miniature, miniature, '--data', 'scenes:4', '--out', at('page.html')]
-  assert.match(await messageFor(compare(), ...words), /^compare: --out: expected a folder, got .*page\.html$/)
+  const comparedTo = (out: string) =>
+    messageFor(compare(), miniature, miniature, '--data', 'scenes:4', '--out', at(out))
+  assert.match(
+    await comparedTo('page.html'),
+    /page\.html: expected a folder that can be written, got a part of its path is a file/,
+  )
+  mkdirSync(at('closed'), { mode: 0o555 })
+  if (process.geteuid!() === 0) {
+    process.seteuid!(65534) // the rights of a folder do not stop root
+    t.after(() => process.seteuid!(0))
+  }
+  const closed = /closed: expected a folder that can be written, got no right to write there \(EACCES\)$/
+  assert.match(await comparedTo('closed/deep/pages'), closed)
+  assert.match(await segmentTo('cup.png', 'closed/a.png'), closed)
 })
 
 /** What the program prints on standard error. */
