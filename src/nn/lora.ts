@@ -120,13 +120,17 @@ const factorsOf = ({ lora_A, lora_B, adapter }: Linear) =>
  */
 export class MergedWeights {
   readonly #places = new Map<Linear, Tensor>()
+  /** What a model has: walking through it takes milliseconds. */
+  readonly #layers = new WeakMap<Module, { all: readonly Linear[]; packs: readonly Pack[] }>()
   /** By the tensors they read. */
   readonly #recordings = new Map<string, CudaGraph>()
 
   /** What is merged or lies in a pack with something merged. */
   linears(model: Module): Linear[] {
-    const taken = new Set(linears(model).flatMap(([, linear]) => (takesPart(linear) ? [linear] : [])))
-    for (const pack of packsOf(model)) if (pack.some((linear) => taken.has(linear))) this.#pack(pack, taken)
+    const found = this.#layers.get(model) ?? { all: linears(model).map(([, linear]) => linear), packs: packsOf(model) }
+    this.#layers.set(model, found)
+    const taken = new Set(found.all.filter(takesPart))
+    for (const pack of found.packs) if (pack.some((linear) => taken.has(linear))) this.#pack(pack, taken)
     return [...taken]
   }
 
