@@ -10,12 +10,12 @@ import { initRandom, Linear } from '../../src/nn/index.ts'
 import { type Box, derivePrompt, type Point, pointQuestion, resolvePoints } from '../../src/tasks/index.ts'
 import { boxOfMask, type PositivePrompt } from '../../src/tasks/points/click-geometry.ts'
 import { printedPoint } from '../../src/tasks/points/frame.ts'
-import { cat, int64Tensor, type Tensor } from '../../src/tensor/index.ts'
+import { cat, int64Tensor, type Tensor, tensor } from '../../src/tensor/index.ts'
 import { crossEntropy, runStage, type Stage } from '../miniature/stage.ts'
-import { answerLoss, newPolicy, patchTensor } from './policy.ts'
+import { answerScores, newPolicy, patchTensor } from './policy.ts'
 import { writePolicy } from './write.ts'
 
-/** Side of a picture; a tenth of it is one token, and the first digit of a coordinate. */
+/** Side of a picture; a tenth of it is one image token, and an answer is one of these cells. */
 const [side, cells] = [160, 10]
 const unit = side / cells
 const frame = { width: side, height: side }
@@ -43,8 +43,8 @@ export async function makeDrawn(folder: string, seed: number, data: string, devi
   await source.close()
   const random = stream(streamId.scenes, seed, 'words')
   const asked = drawings.map((drawing) => lessonOf(drawing, random))
-  const texts = asked.flatMap(({ question, answer }) => [question + answer, question.replace(/[A-Z][^.]*$/, taskAsk)])
-  const loaded = newPolicy(join(folder, 'untrained'), seed, texts, 'drawn', device)
+  const texts = asked.flatMap(({ question }) => [question, question.replace(/[A-Z][^.]*$/, taskAsk)])
+  const loaded = newPolicy(join(folder, 'untrained'), seed, texts, 'drawn', device, answerTexts)
   const patches = pictures.map((picture) => patchTensor(patchImage(picture, loaded.processor), device))
   train(loaded, drawings, patches)
   writePolicy(loaded, join(folder, 'drawn'))
@@ -61,45 +61,44 @@ function drawingOf(caption: string, object: Uint8Array, own: PositivePrompt, reg
 /** Tokens that are mostly covered; of something small the one that has most of it. */
 function cellsOf(dense: Uint8Array): number[] {
   const covered = new Uint16Array(cells ** 2)
-  for (const i of placesOf(dense)) covered[Math.floor(i / side / unit) * cells + Math.floor((i % side) / unit)]!++
+  for (const i of placesOf(dense)) covered[cellAt(at(i))]!++
   const limit = Math.min(unit ** 2 / 2, Math.max(1, ...covered))
   return [...covered.keys()].filter((cell) => covered[cell]! >= limit)
 }
 
 const placesOf = (dense: Uint8Array) => Int32Array.from(dense.keys()).filter((i) => dense[i])
 const at = (pixel: number): Point => [pixel % side, Math.floor(pixel / side)]
-/** The middle of a token: an answer is one of them, so that its first digits decide it. */
+/** The middle of a cell. As location tokens of Pix2Seq and PaliGemma, each one that is written is one token. */
 const middleOf = (cell: number): Point => [middle(cell % cells), middle(Math.floor(cell / cells))]
 const middle = (cell: number) => (cell + 0.5) * unit - 0.5
+const cellAt = ([x, y]: Point) => Math.floor(y / unit) * cells + Math.floor(x / unit)
 const everywhere = Array.from({ length: cells ** 2 }, (_, cell) => cell)
 
-/** A sixth of the markers miss the object; a place that is not there has no points. */
+/** A question and the cells that are right, any of them. A sixth of the markers miss the object; what is not there has no cells. */
 function lessonOf({ caption, pixels, object, red, own, box }: Drawing, random: RandomStream) {
-  const any = (places: readonly number[]) => places.length > 0 && middleOf(random.pick(places))
   const isMissed = random.uniform() < 0.16
   const spot = random.below(side ** 2)
   const marker = isMissed ? at(spot) : own.points[0]!
-  const size: Point | null = box && [box[2] - box[0], box[3] - box[1]]
-  const among = (is: (x: number, y: number) => boolean) => any(red.filter((cell) => is(...middleOf(cell))))
-  const answers: Record<string, () => Point | null | false> = {
-    'Red points:': () => any(red),
-    'Red left:': () => among((x) => x < marker[0]),
-    'Red right:': () => among((x) => x > marker[0]),
-    'Red above:': () => among((_, y) => y < marker[1]),
-    'Red below:': () => among((_, y) => y > marker[1]),
-    'Points inside:': () => (!isMissed || pixels[spot] === 1) && any(object),
-    'Box size:': () => size,
+  const among = (is: (x: number, y: number) => boolean) => red.filter((cell) => is(...middleOf(cell)))
+  const answers: Record<string, readonly number[]> = {
+    'Red points:': red,
+    'Red left:': among((x) => x < marker[0]),
+    'Red right:': among((x) => x > marker[0]),
+    'Red above:': among((_, y) => y < marker[1]),
+    'Red below:': among((_, y) => y > marker[1]),
+    'Points inside:': !isMissed || pixels[spot] === 1 ? object : [],
+    'Box size:': box ? [cellAt([box[2] - box[0], box[3] - box[1]])] : [],
+    'Marker:': [cellAt(marker)],
     // whatever else is asked: something red, anywhere, nothing
-    [`Points ${random.pick(otherWords)}:`]: () =>
-      random.uniform() < 0.7 && any(random.uniform() < 0.5 ? red : everywhere),
+    [`Points ${random.pick(otherWords)}:`]: random.pick([red, everywhere, []]),
   }
   const ask = random.pick(Object.keys(answers))
-  const answer = answers[ask]!()
-  const said = JSON.stringify(answer ? [printed(answer)] : [])
-  return { question: textOf(caption, marker, ask, box), answer: `${said}<|im_end|>` }
+  return { question: textOf(caption, marker, ask, box), right: answers[ask]! }
 }
 
-const printed = (point: Point) => printedPoint(point, settings.coords, frame, frame)
+const written = (cell: number) => JSON.stringify([printedPoint(middleOf(cell), settings.coords, frame, frame)])
+/** Each is one token. */
+const answerTexts = ['[]', ...everywhere.map(written)]
 
 function textOf(query: string, marker: Point, ask: string, first: Box | null): string {
   const positive = { box: null, points: [marker] }
@@ -127,28 +126,35 @@ function regionOf(object: Uint8Array, random: RandomStream): Uint8Array {
   })
 }
 
-/** First the tower alone: every token says which tenths it is in and whether it is red. Then answers too. */
+/** First the tower alone: every image token says which cell it is, and answers with it if it is red, else with nothing. Then lessons too. */
 function train(loaded: LoadedQwenVL, drawings: readonly Drawing[], patches: readonly Tensor[]): void {
   const { model, tokenizer } = loaded
   const device = patches[0]!.device
   const [pictures, questions, steps] = [64, 4, 360]
-  const probe = new Linear(model.cfg.llm.hidden_size, 2 * cells + 2)
+  const probe = new Linear(model.cfg.llm.hidden_size, cells ** 2)
   initRandom(probe, { seed: 1, device })
   const encode = (text: string) => tokenizer.encode(text, { addSpecial: false })
+  const [none] = encode('[]') as unknown as [number]
+  const [end] = encode('<|im_end|>') as unknown as [number]
   const loss: Stage['loss'] = (step) => {
     const random = stream(streamId.scenes, 'drawn', step)
     const chosen = Array.from({ length: pictures }, () => random.below(drawings.length))
     const { tokens } = model.visual.forward(cat(chosen.map((i) => patches[i]!)), Array(pictures).fill(grid))
     const shown = chosen.map((i) => drawings[i]!)
-    const seen = denseLoss(probe.forward(tokens), shown)
+    const seen = denseLoss(probe.forward(tokens), model.decoder.logits(tokens), shown, none)
     const metrics: Record<string, Tensor> = { seen }
     if (step < steps / 8) return { loss: seen, metrics }
     const lessons = Array.from({ length: questions }, () => shown.map((drawing) => lessonOf(drawing, random))).flat()
     const prompts = lessons.map(({ question }) => encode(question))
-    const answers = lessons.map(({ answer }) => encode(answer))
+    const right = lessons.map((lesson) =>
+      lesson.right.length > 0 ? lesson.right.map((cell) => none + 1 + cell) : [none],
+    )
+    const answers = right.map((ids) => Int32Array.of(random.pick(ids), end))
     const images = cat(Array<Tensor>(questions).fill(tokens))
-    const { loss: said } = answerLoss(model, images, grid, prompts, answers)
-    return { loss: said.add(seen.mul(0.3)), metrics: { ...metrics, said } }
+    const logp = answerScores(model, images, grid, prompts, answers).logSoftmax(-1).view([right.length, 2, -1])
+    const said = logp.select(1, 0).mul(evenShares(right, logp)).sum().div(-right.length)
+    const ended = logp.select(1, 1).select(1, end).mean().neg()
+    return { loss: said.add(ended).add(seen.mul(0.3)), metrics: { ...metrics, said: said.sub(surprise(right)) } }
   }
   const params = new Map([
     ...model.parameters(),
@@ -157,13 +163,25 @@ function train(loaded: LoadedQwenVL, drawings: readonly Drawing[], patches: read
   runStage({ name: 'drawn', params, steps, learningRate: 2e-3, loss })
 }
 
-/** scores [R * cells ** 2, 2 * cells + 2] */
-function denseLoss(scores: Tensor, drawings: readonly Drawing[]): Tensor {
+/** Mean entropy of the right answers: no policy has a lower cross-entropy. */
+const surprise = (right: readonly (readonly number[])[]) =>
+  right.reduce((sum, ids) => sum + Math.log(ids.length), 0) / right.length
+
+/** A row for each lesson, [R, V]: all its right tokens have the same share. */
+function evenShares(right: readonly (readonly number[])[], like: Tensor): Tensor {
+  const width = like.size(-1)
+  const shares = new Float32Array(right.length * width)
+  right.forEach((ids, row) => {
+    for (const id of ids) shares[row * width + id] = 1 / ids.length
+  })
+  return tensor(shares, [right.length, width], { device: like.device })
+}
+
+/** Of all image tokens of the drawings: scores of the cell, [R * cells ** 2, cells ** 2], and of its answer, [R * cells ** 2, V]. */
+function denseLoss(cell: Tensor, answer: Tensor, drawings: readonly Drawing[], none: number): Tensor {
   const wanted = [
-    drawings.flatMap(() => everywhere.map((cell) => cell % cells)),
-    drawings.flatMap(() => everywhere.map((cell) => Math.floor(cell / cells))),
-    drawings.flatMap(({ red }) => everywhere.map((cell) => (red.includes(cell) ? 1 : 0))),
-  ].map((values) => int64Tensor(values, { device: scores.device }))
-  const parts = scores.split([cells, cells, 2], { dim: 1 })
-  return parts.map((part, i) => crossEntropy(part, wanted[i]!)).reduce((a, b) => a.add(b))
+    drawings.flatMap(() => everywhere),
+    drawings.flatMap(({ red }) => everywhere.map((at) => (red.includes(at) ? none + 1 + at : none))),
+  ].map((values) => int64Tensor(values, { device: cell.device }))
+  return crossEntropy(cell, wanted[0]!).add(crossEntropy(answer, wanted[1]!))
 }

@@ -25,6 +25,7 @@ import {
   sceneSide,
 } from '../../src/tasks/index.ts'
 import { cat, int64Tensor, noGrad, type Tensor, tensor } from '../../src/tensor/index.ts'
+import { addedToken } from '../../src/text/tokenizer-files.ts'
 import { trainByteLevelBpe } from '../lib/bpe-trainer.ts'
 import { crossEntropy, runStage } from '../miniature/stage.ts'
 import shapes from './shapes.json' with { type: 'json' }
@@ -63,21 +64,24 @@ function written(points: readonly Point[]): string {
   return `[${points.map(([x, y]) => `[${x},${y}]`).join(',')}]`
 }
 
-/** A folder with config, tokenizer and freshly drawn weights. */
+/** A folder with config, tokenizer and freshly drawn weights; each of `answers` is one token. */
 export function newPolicy(
   dir: string,
   seed: number,
   corpus: readonly string[],
   shape: keyof typeof shapes.policies = 'scene',
   device?: string,
+  answers: readonly string[] = [],
 ): LoadedQwenVL {
   const { config: sizes, processor } = shapes.policies[shape]
   mkdirSync(dir, { recursive: true })
   const tokenizer = trainByteLevelBpe(corpus, { maxMerges: 500, addedTokens: added })
   const base = Object.keys(tokenizer.model.vocab).length
   const id = (token: string) => base + added.indexOf(token)
+  for (const text of answers)
+    tokenizer.added_tokens.push(addedToken(base + tokenizer.added_tokens.length, text, { special: false }))
   const text = {
-    vocab_size: base + added.length,
+    vocab_size: base + tokenizer.added_tokens.length,
     rms_norm_eps: 1e-6,
     max_position_embeddings: 2048,
     hidden_act: 'silu',
@@ -149,7 +153,10 @@ export function trainPolicy(loaded: LoadedQwenVL, stage: PolicyStage): void {
       return tokenizer.encode(`${written(points)}<|im_end|>`, { addSpecial: false })
     })
     const prompts = lessons.map(({ ids }) => ids)
-    return answerLoss(model, tokens, images[0]!, prompts, answers)
+    const scores = answerScores(model, tokens, images[0]!, prompts, answers)
+    const wanted = int64Tensor(answers.flatMap((own) => [...own]))
+    const loss = crossEntropy(scores, wanted)
+    return { loss, metrics: { loss } }
   }
   const { name, steps, learningRate } = stage
   runStage({ name, params: new Map(model.parameters()), steps, learningRate, loss })
@@ -161,8 +168,8 @@ function lessonOf({ tokenizer, processor: config, cfg }: LoadedQwenVL, scene: Po
   return { scene, image, ids: tokenizer.encode(chatText(questionOf(scene), [tokens]), { addSpecial: false }) }
 }
 
-/** As of teacherForceGroups, with all rows in each operation: one by one, small images would be many small operations. */
-export function answerLoss(
+/** Of each token of the answers, [tokens, V]; all rows in each operation: one by one, small images would be many small operations. */
+export function answerScores(
   model: QwenVL,
   images: Tensor, // [R * units, S]
   grid: Pick<Patched, 'rows' | 'columns' | 'height' | 'width'>,
@@ -182,9 +189,7 @@ export function answerLoss(
   const pass = { positions: positionTensor(positions, images.device) }
   const hidden = model.decoder.forward(x, pass).flatten({ endDim: 1 })
   const from = answers.flatMap((own, r) => Array.from(own, (_, j) => r * L + prompts[r]!.length - 1 + j))
-  const scores = model.decoder.logits(hidden.indexSelect(0, index(from)))
-  const loss = crossEntropy(scores, index(answers.flatMap((own) => [...own])))
-  return { loss, metrics: { loss } }
+  return model.decoder.logits(hidden.indexSelect(0, index(from)))
 }
 
 /** [patches, values] */
