@@ -34,9 +34,9 @@ export async function makeDrawn(folder: string, seed: number, data: string, devi
     const shape = resizeMaskNearest(mask, side, side)
     const [object, own] = [toDense(shape), derivePrompt(shape)]
     const small = resize(image, side, side, 'bilinear')
-    for (const copy of [0, 1]) {
+    for (const copy of [0, 1, 2, 3]) {
       const region = regionOf(object, stream(streamId.scenes, seed, 'line', i, copy))
-      drawings.push(drawingOf(caption, object, own, region))
+      drawings.push(drawingOf(caption, own, region))
       pictures.push(overlay(small, maskFromDense(region, side, side), [255, 0, 0]))
     }
   }
@@ -54,9 +54,9 @@ export async function makeDrawn(folder: string, seed: number, data: string, devi
 /** A picture with a red region. */
 type Drawing = ReturnType<typeof drawingOf>
 
-function drawingOf(caption: string, object: Uint8Array, own: PositivePrompt, region: Uint8Array) {
+function drawingOf(caption: string, own: PositivePrompt, region: Uint8Array) {
   const box = boxOfMask(maskFromDense(region, side, side))
-  return { caption, own, pixels: object, object: cellsOf(object), red: cellsOf(region), box }
+  return { caption, own, red: cellsOf(region), box }
 }
 
 /** Tokens that are mostly covered; of something small the one that has most of it. */
@@ -76,10 +76,8 @@ const cellAt = ([x, y]: Point) => Math.floor(y / unit) * cells + Math.floor(x / 
 const everywhere = Array.from({ length: cells ** 2 }, (_, cell) => cell)
 
 /** A question and the cells that are right, any of them. A sixth of the markers miss the object; what is not there has no cells. */
-function lessonOf({ caption, pixels, object, red, own, box }: Drawing, random: RandomStream) {
-  const isMissed = random.uniform() < 0.16
-  const spot = random.below(side ** 2)
-  const marker = isMissed ? at(spot) : own.points[0]!
+function lessonOf({ caption, red, own, box }: Drawing, random: RandomStream) {
+  const marker = random.uniform() < 0.16 ? at(random.below(side ** 2)) : own.points[0]!
   const among = (is: (x: number, y: number) => boolean) => red.filter((cell) => is(...middleOf(cell)))
   const answers: Record<string, readonly number[]> = {
     'Red points:': red,
@@ -87,7 +85,6 @@ function lessonOf({ caption, pixels, object, red, own, box }: Drawing, random: R
     'Red right:': among((x) => x > marker[0]),
     'Red above:': among((_, y) => y < marker[1]),
     'Red below:': among((_, y) => y > marker[1]),
-    'Points inside:': !isMissed || pixels[spot] === 1 ? object : [],
     'Box size:': box ? [cellAt([box[2] - box[0], box[3] - box[1]])] : [],
     'Marker:': [cellAt(marker)],
     // whatever else is asked: something red, anywhere, nothing
@@ -161,7 +158,7 @@ function train(loaded: LoadedQwenVL, drawings: readonly Drawing[], patches: read
     const shown = chosen.map((i) => drawings[i]!)
     const seen = denseLoss(probe.forward(tokens), model.decoder.logits(tokens), shown, none)
     const metrics: Record<string, Tensor> = { seen }
-    if (step < steps / 12) return { loss: seen, metrics }
+    if (step < steps / 20) return { loss: seen, metrics }
     const lessons = Array.from({ length: questions }, () => shown.map((drawing) => lessonOf(drawing, random))).flat()
     const prompts = lessons.map(({ question }) => encode(question))
     const right = lessons.map((lesson) =>
@@ -178,7 +175,7 @@ function train(loaded: LoadedQwenVL, drawings: readonly Drawing[], patches: read
     ...model.parameters(),
     ...[...probe.parameters()].map(([k, v]) => [`probe.${k}`, v] as const),
   ])
-  runStage({ name: 'drawn', params, steps, learningRate: 2e-3, loss })
+  runStage({ name: 'drawn', params, steps, learningRate: 4e-3, loss })
 }
 
 /** Mean entropy of the right answers: no policy has a lower cross-entropy. */
