@@ -83,7 +83,8 @@ export function commonIds(a: Int32Array, b: Int32Array): number {
 /** Positions of rows of equal length, [axes, R, L], or [R, L] for one axis. */
 export function positionTensor(rows: readonly (readonly Int32Array[])[], device: string): Tensor {
   const [R, L, axes] = [rows.length, rows[0]![0]!.length, rows[0]!.length]
-  const flat = Array.from({ length: axes }, (_, axis) => rows.flatMap((row) => Array.from(row[axis]!))).flat()
+  const flat = new Int32Array(axes * R * L)
+  for (const [r, row] of rows.entries()) for (const [a, axis] of row.entries()) flat.set(axis, (a * R + r) * L)
   return int64Tensor(flat, axes === 1 ? [R, L] : [axes, R, L], { device })
 }
 

@@ -182,9 +182,14 @@ export function answerScores(
   const ids = rows.flatMap((row) => [...row, ...Array<number>(L - row.length).fill(0)])
   const places = ids.flatMap((id, i) => (id === model.cfg.image_token_id ? [i] : []))
   const x = model.decoder.embed(index(ids)).indexCopy(0, index(places), images).view([rows.length, L, -1])
+  const byLength = new Map<string, Int32Array[]>() // the image comes first: lengths alone decide the positions
   const positions = prompts.map((own, r) => {
-    const before = model.promptPositions({ ids: own, images: [{ ...grid, tokens: images, deepstack: [] }] })
-    return withCompletions(before, [answers[r]!.length - 1], L)
+    const key = `${own.length} ${answers[r]!.length}`
+    if (!byLength.has(key)) {
+      const before = model.promptPositions({ ids: own, images: [{ ...grid, tokens: images, deepstack: [] }] })
+      byLength.set(key, withCompletions(before, [answers[r]!.length - 1], L))
+    }
+    return byLength.get(key)!
   })
   const pass = { positions: positionTensor(positions, images.device) }
   const hidden = model.decoder.forward(x, pass).flatten({ endDim: 1 })
