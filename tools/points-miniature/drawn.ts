@@ -96,7 +96,7 @@ function lessonOf({ caption, red, own, box }: Drawing, random: RandomStream) {
 
 const written = (cell: number) => JSON.stringify([printedPoint(middleOf(cell), settings.coords, frame, frame)])
 /** Each is one token. */
-const answerTexts = ['[]', ...everywhere.map(written)]
+export const answerTexts = ['[]', ...everywhere.map(written)]
 
 function textOf(query: string, marker: Point, ask: string, first: Box | null): string {
   const positive = { box: null, points: [marker] }
