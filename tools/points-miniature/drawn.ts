@@ -137,7 +137,10 @@ function relateCells({ model, tokenizer }: LoadedQwenVL): void {
         .add(own.mul(0.5))
         .view(rows.shape),
     )
-    for (const { self_attn: a } of model.model.layers) a.o_proj.weight.copy_(a.v_proj.weight.t())
+    for (const { self_attn } of model.model.layers) {
+      const { out, qkv } = self_attn.fused
+      out.weight.copy_(qkv[2]!.weight.t())
+    }
   })
 }
 
