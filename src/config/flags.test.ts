@@ -117,6 +117,7 @@ test("a command's own flags are kept apart, repeated ones in order", () => {
 
 test('recipes that are missing, broken or name unknown settings are reported with their path', () => {
   assert.throws(() => read('--recipe', join(folder, 'none.yaml')), /none\.yaml: recipe: expected a YAML or JSON file/)
+  assert.throws(() => read('--recipe', folder), /recipe: expected a YAML or JSON file, got a folder$/)
   assert.throws(() => read('--recipe', recipe('bad.yaml', 'a: [1')), /bad\.yaml: recipe: expected YAML or JSON/)
   assert.throws(() => read('--recipe', recipe('list.yaml', '- 1')), /list\.yaml: recipe: expected settings by name/)
   const typo = recipe('typo.yaml', 'rl:\n  numGeneration: 2\n')
@@ -130,6 +131,8 @@ test('a word that ends a name finds it, the shortest name first', () => {
   assert.equal(nearest('top', ['stop', 'laptop']), 'stop')
   assert.equal(nearest('gpu', ['points.reward.iou', 'device', 'pull']), undefined, 'more than half would change')
   assert.equal(nearest('evla', ['eval', 'new']), 'eval')
+  assert.equal(nearest('batch', ['batchSize', 'evalBatch']), 'batchSize')
+  assert.equal(nearest('lr', ['lora.rank', 'optim.lrEnd', 'optim.learningRate']), 'optim.learningRate')
 })
 
 test('distance counts inserts, deletes, replacements and swaps', () => {

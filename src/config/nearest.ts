@@ -18,7 +18,7 @@ export function distance(a: string, b: string): number {
 
 const plain = (name: string) => name.toLowerCase().replace(/[-_]/g, '')
 
-/** What a name costs that holds the whole word at its end: `steps` finds `maxSteps`. */
+/** What a name costs that has the whole word at its beginning or end: `steps` finds `maxSteps`, `batch` `batchSize`. */
 const held = 1.5
 const shortestHeld = 4
 
@@ -31,8 +31,11 @@ export function nearest(typed: string, names: readonly string[]): string | undef
   const word = plain(typed)
   for (const name of names) {
     const whole = distance(word, plain(name))
-    const end = distance(word, plain(name.slice(name.lastIndexOf('.') + 1))) + (name.includes('.') ? 0.5 : 0)
-    const part = word.length >= shortestHeld && plain(name).endsWith(word) ? held + name.length / 100 : whole
+    const last = name.slice(name.lastIndexOf('.') + 1)
+    const initials = last.replace(/(?<=.)[^A-Z]/g, '').toLowerCase() // `lr` finds `learningRate`
+    const end = word === initials ? 1 : distance(word, plain(last)) + (name.includes('.') ? 0.5 : 0)
+    const isPart = plain(name).endsWith(word) || plain(last).startsWith(word)
+    const part = word.length >= shortestHeld && isPart ? held + name.length / 100 : whole
     const cost = Math.min(whole, end, part)
     if (!best || cost < best.cost) best = { name, cost }
   }

@@ -1,13 +1,13 @@
 import { existsSync, statSync } from 'node:fs'
 import { parse } from 'yaml'
-import { expecting, isObject, Mismatch, readTextFile } from '../core/index.ts'
+import { expecting, isObject, Mismatch, readTextFile, refuseAt } from '../core/index.ts'
 import type { SettingTable, Written } from './settings.ts'
 import { parseValue } from './values.ts'
 
 /** Settings of a YAML or JSON file by key path. Keys are nested or dotted, and may be any name a flag may have. */
 export function readRecipe(path: string, table: SettingTable): Written[] {
   if (!existsSync(path) || !statSync(path).isFile())
-    throw new Mismatch({ where: path, field: 'recipe', expected: 'a YAML or JSON file', got: 'nothing there' })
+    refuseAt(path)('recipe', 'a YAML or JSON file', existsSync(path) ? 'a folder' : 'nothing there')
   const info = { where: path, field: 'recipe', expected: 'YAML or JSON' }
   const value: unknown = expecting(info, () => parse(readTextFile(path)))
   if (value === null) return []

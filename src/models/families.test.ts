@@ -90,6 +90,11 @@ test('axes that take turns where the base has them follow each other are refused
   }
 })
 
+test('the folder of a run is not taken for a model: the message says what it is', () => {
+  const config = { task: 'cycle', output: 'runs/first', dataPath: 'scenes:8', model: 'assets/miniature' }
+  assert.throws(() => familyOfConfig(config), /got nothing\. .*it is a run; --model names what it trained$/)
+})
+
 test('a Qwen variant opened as an InternVL one is told apart by architectures[0], not by model_type', (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'family-'))
   t.after(() => rmSync(dir, { recursive: true, force: true }))

@@ -54,8 +54,10 @@ export function familyOfConfig(
   if (name !== '') throw refused(where, name)
   if (raw.llm_config) return 'sa2va-internvl'
   if (raw.text_config) return ofQwen(raw, where, grounded() || raw.model_type === 'sa2va_chat')
-  throw refused(where, 'nothing')
+  throw refused(where, 'nothing', isRun(raw) ? 'it is a run; --model names what it trained' : undefined)
 }
+
+const isRun = (raw: JsonObject) => typeof raw.output === 'string' && raw.dataPath !== undefined
 
 function refuseQuantised({ quantization_config: settings }: JsonObject, where: string): void {
   if (settings == null) return
