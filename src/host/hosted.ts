@@ -55,7 +55,7 @@ export interface HostedRun {
 export async function runHosted(run: HostedRun): Promise<unknown> {
   // a caller that gives a signal decides when to stop, and what the process ends with
   const own = run.signal && { signal: run.signal, exitCode: () => 0, close: () => undefined }
-  const signals: Signals = own ?? listenForSignals()
+  const signals: Signals = own ?? listenForSignals(run.work)
   const rewards = run.scores ? await openScoring(run.scores) : undefined
   const screen = run.onProgress ? { step: 0, show: run.onProgress, end: () => undefined } : openScreen(run.label)
   const ended = refuseEarlyExit()
@@ -141,7 +141,8 @@ const handledSignals = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR1'] as const
 /** Seconds from SIGTERM to the end, whatever the run is doing: Kubernetes, Slurm and torchrun kill after 30 s. */
 const stopSeconds = () => Number(process.env.ROUNDTRIP_STOP_SECONDS) || 25
 
-function listenForSignals(): Signals {
+function listenForSignals(work: string): Signals {
+  const ending = ['train', 'sft'].includes(work) ? 'finishing the step, then saving' : 'ending after these records'
   const controller = new AbortController()
   let first: NodeJS.Signals | undefined
   let deadline: NodeJS.Timeout | undefined
@@ -162,7 +163,7 @@ function listenForSignals(): Signals {
     if (first && name !== 'SIGHUP') process.exit(130)
     if (first) return
     first = name
-    log.info(`${name}: finishing the step, then saving; press Ctrl-C again to quit now`)
+    log.info(`${name}: ${ending}; press Ctrl-C again to quit now`)
     controller.abort()
   }
   for (const name of handledSignals) process.on(name, handle)

@@ -131,3 +131,13 @@ test('a run whose rewards never differ ends with an error', async () => {
   assert.notEqual(outcome.code, 0)
   assert.match(outcome.err, /learning: expected steps that learn something, got 20 steps in a row/)
 })
+
+test('an evaluation that is stopped says what it does: it saves nothing', async () => {
+  const run = start('eval', '--model', toy, '--data', 'scenes:100000', '--data.workers', '0', '--evalBatch', '1')
+  await run.seen(/evaluation/)
+  run.signal('SIGTERM')
+  const { code, err } = await run.ended
+  assert.equal(code, 143)
+  assert.match(err, /SIGTERM: ending after these records; press/)
+  assert.match(err, /stopped early: the metrics are over the records read so far/)
+})
