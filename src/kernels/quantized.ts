@@ -10,9 +10,9 @@ export interface QuantizedMatrix {
   bias: Tensor | null // bfloat16 [N]
 }
 
-/** A product of low rank beside it, of matrices whose features are one after the other. */
+/** A product of low rank that is added, of matrices whose features are one after the other. */
 export interface LowRank {
-  inputs: Tensor // bfloat16 [R, parts * r], r a multiple of 16
+  inputs: Tensor // bfloat16 [R, parts * r], r a multiple of 16; for a wide matrix [K, parts * r]
   factors: Tensor // bfloat16 [N, r]
   /** Features of each part, up to three of them, multiples of 16 but for the last. */
   parts: readonly number[]
@@ -61,7 +61,7 @@ export const coversColumns = (columns: number, bits: number): boolean =>
   columns % (bits === 4 ? chunk : 16) === 0 && planOf(columns, tilesOf(launchRows())) !== null
 
 /** x [R, K] -> y [R, N] */
-export function quantizedProduct(x: Tensor, matrix: QuantizedMatrix, y: Tensor, low?: LowRank): void {
+export function quantizedProduct(x: Tensor, matrix: QuantizedMatrix, y: Tensor, low: LowRank | null = null): void {
   const most = launchRows()
   for (let from = 0; from < x.size(0); from += most) {
     const rows = Math.min(most, x.size(0) - from)
@@ -70,7 +70,7 @@ export function quantizedProduct(x: Tensor, matrix: QuantizedMatrix, y: Tensor, 
   }
 }
 
-function launch(x: Tensor, { numbers, scale, bias }: QuantizedMatrix, y: Tensor, low?: LowRank): void {
+function launch(x: Tensor, { numbers, scale, bias }: QuantizedMatrix, y: Tensor, low: LowRank | null): void {
   const [rows, columns] = x.shape as [number, number]
   const tiles = tilesOf(rows)
   const { split, blocks, shared } = planOf(columns, tiles)!
@@ -101,16 +101,21 @@ function groupsOf(features: number, split: number, blocks: number, device: strin
   return Math.ceil(tiles / Math.ceil(tiles / Math.floor(room / split)))
 }
 
-/** The matrix [N, K] in the dtype of its scale. */
-export function widen({ numbers, scale }: Omit<QuantizedMatrix, 'bias'>): Tensor {
-  const { device } = numbers
+/** The matrix [N, K] in the dtype of its scale, with a product of low rank added before the only rounding. */
+export function widen({ numbers, scale }: Omit<QuantizedMatrix, 'bias'>, low: LowRank | null = null): Tensor {
   const bits = bitsOf(numbers)
-  const [features, columns] = [numbers.size(0), (numbers.size(1) * 8) / bits]
-  const wide = empty([features, columns], { device, dtype: scale.dtype })
-  const vectors = wide.numel / 16
-  const grid = [Math.min(Math.ceil(vectors / threads), 16 * multiprocessors(device))] as const
-  const args = [numbers, scale, wide, vectors]
-  KernelModule.of(['widen'], { COLUMNS: columns, BITS: bits }).launch('widen', { grid, block: threads }, args)
+  const [features, columns, rank] = [numbers.size(0), (numbers.size(1) * 8) / bits, low?.factors.size(1) ?? 0]
+  const wide = empty([features, columns], { device: numbers.device, dtype: scale.dtype })
+  const parts = low?.parts ?? [features]
+  const strip = 128 * (rank | 16) // bytes of 64 columns of the low rank
+  const strips = Math.min(4, Math.max(1, Math.floor((kernelTarget().shared / 2 - 1024) / strip)))
+  const across = Math.ceil(columns / chunk / strips)
+  const room = (rank ? 4 : 8) * multiprocessors(wide.device) // blocks at a time
+  const down = Math.min(Math.ceil(features / 128), Math.max(1, Math.floor(room / across / parts.length)))
+  const launch = { grid: [across, down * parts.length] as const, block: threads, shared: strips * strip }
+  const added = [low?.factors ?? null, low?.inputs ?? null, parts.length, ...startsOf(parts, features)]
+  const kernels = KernelModule.of(['widen'], { COLUMNS: columns, BITS: bits, EXTRA: rank, STRIPS: strips })
+  kernels.launch('widen', launch, [numbers, scale, wide, features, ...added])
   return wide
 }
 

@@ -13,11 +13,13 @@ import {
   quantizedProduct,
   quantizedProductOn,
   useKernels,
+  widen,
   widenOn,
 } from '../../src/kernels/index.ts'
 import { dequantize } from '../../src/nn/index.ts'
 import {
   aten,
+  cat,
   type DType,
   empty,
   memory,
@@ -273,6 +275,26 @@ for (const bits of allBits) {
         assert.equal(widenOn(matrix), null)
         assert.ok(wide.equal(dequantize(matrix, columns)), `${features} x ${columns}`)
         useKernels('auto')
+      })
+  })
+
+  check(`a wide matrix takes adapters before it is rounded, ${bits} bit`, () => {
+    for (const [columns, parts, rank] of sizes.filter(([n]) => n < 6100 && (bits === 8 || n % 64 === 0)))
+      tidy(() => {
+        const low = lowRank(columns, parts, rank)
+        const matrix = quantizedMatrix(bits, low.factors.size(0), columns, false)
+        let from = 0
+        const deltas = parts.map((n, i) => {
+          from += n
+          return reference.linear(low.factors.narrow(0, from - n, n), low.inputs.narrow(1, i * rank, rank))
+        })
+        const plain = widen(matrix)
+        const exact = dequantize({ ...matrix, scale: matrix.scale.to('float32') }, columns)
+        const expected = exact.add(cat(deltas).to('float32'))
+        assert.ok(apart(plain, expected) > 0.05, 'adapters matter')
+        const wide = widen(matrix, low)
+        near(`${columns} columns, rank ${rank}`, wide, expected)
+        for (let i = 0; i < 2; i++) assert.ok(widen(matrix, low).equal(wide), `repetition ${i} differs`)
       })
   })
 

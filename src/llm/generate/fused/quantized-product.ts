@@ -1,18 +1,9 @@
-// Matrices in 8 or 4 bit as the custom kernels multiply or widen them, adapters next to them: these cannot be merged into rounded numbers.
+// Matrices in 8 or 4 bit as the custom kernels multiply or widen them. Adapters cannot be merged into rounded numbers: products of few rows
+// add them, wide matrices contain them.
 // R rows, N features, K columns, r rank.
 import { maxQuantizedRows, type QuantizedMatrix, quantizedProduct, widen } from '../../../kernels/index.ts'
 import { type Linear, type Pack, packedWeight } from '../../../nn/index.ts'
-import {
-  cat,
-  empty,
-  keep,
-  type Product,
-  products,
-  type Tensor,
-  tidy,
-  tidyNoGrad,
-  zeros,
-} from '../../../tensor/index.ts'
+import { cat, empty, keep, type Tensor, tidy, tidyNoGrad, zeros } from '../../../tensor/index.ts'
 
 /** Whether a layer's adapter takes part. */
 export const adapted = (linear: Linear): boolean => linear.lora_A !== undefined && linear.adapter?.enabled === true
@@ -71,32 +62,22 @@ export class QuantizedProduct {
   }
 
   #ofFew(x: Tensor, bias: Tensor | null): Tensor {
-    const { device, dtype } = x
-    const y = empty([x.size(0), this.#matrix.numbers.size(0)], { device, dtype })
-    const low = this.#factors && {
-      inputs: x.linear(this.#factors.down),
-      factors: this.#factors.up,
-      parts: this.#pack.map((linear) => linear.weight.size(0)),
-    }
-    quantizedProduct(x, { ...this.#matrix, bias }, y, low ?? undefined)
+    const y = empty([x.size(0), this.#matrix.numbers.size(0)], { device: x.device, dtype: x.dtype })
+    const low = this.#lowRank((down) => x.linear(down))
+    quantizedProduct(x, { ...this.#matrix, bias }, y, low)
     return y
   }
 
-  /** The wide matrix exists for this product only. Adapters are added to its result in the same call of the engine. */
+  /** The wide matrix exists for this product only, with the adapters in it. */
   #ofMany(x: Tensor, bias: Tensor | null): Tensor {
-    const list: Product[] = [{ a: { of: x }, b: { of: widen(this.#matrix), transposed: true }, bias }]
-    if (this.#factors) {
-      const { down, up } = this.#factors
-      list.push({ a: { of: x }, b: { of: down, transposed: true } })
-      let feature = 0
-      this.#pack.forEach(({ weight }, i) => {
-        const features = weight.size(0)
-        const [a, b] = [{ of: 1, columns: [i * this.#rank, this.#rank] as const }, up.narrow(0, feature, features)]
-        list.push({ a, b: { of: b, transposed: true }, out: { of: 0, columns: [feature, features] }, add: true })
-        feature += features
-      })
-    }
-    return products(list)[0]!
+    const low = this.#lowRank((down) => down.t().contiguous())
+    return x.linear(widen(this.#matrix, low), { bias })
+  }
+
+  #lowRank(inputs: (down: Tensor) => Tensor) {
+    if (!this.#factors) return null
+    const { down, up } = this.#factors
+    return { inputs: inputs(down), factors: up, parts: this.#pack.map((linear) => linear.weight.size(0)) }
   }
 
   #roomForFactors(): Factors {
