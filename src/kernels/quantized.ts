@@ -41,10 +41,9 @@ function planOf(columns: number, tiles: number): Plan | null {
     return { rounds, shared: tiles * 8 * (rounds * warps * chunk + 8) * 2 + sums }
   }
   const target = kernelTarget()
-  for (const [blocks, room] of [
-    [2, (target.shared - 1024) / 2], // two blocks of a multiprocessor, each with 1 KiB that is reserved
-    [1, target.shared],
-  ] as const)
+  // two blocks of a multiprocessor, each with 1 KiB that is reserved; of 32 rows one, which needs fewer blocks to a cluster
+  const rooms = [[2, (target.shared - 1024) / 2] as const, [1, target.shared] as const].slice(tiles > 2 ? 1 : 0)
+  for (const [blocks, room] of rooms)
     for (let split = 1; split <= (target.clusters ? 8 : 1); split++) {
       const { rounds, shared } = of(split)
       if (rounds <= maxRounds && shared <= room) return { split, blocks, shared }
