@@ -53,13 +53,13 @@ export function ownProducts({ hidden, inner, heads, groups, dim }: DecodeShape, 
   )
 }
 
-/** Units of rows and key/value heads with which attention fills the GPU without rows read together. */
-const fullGpu = 32
+/** Units of rows and key/value heads with which attention fills the GPU; two rows that are read together take twice as many in the same time. */
+const fullGpu = (share: number) => (share === 2 ? 64 : 32)
 
 /** Of the numbers of neighbours that have the same prompt, the one to read together: few where that leaves enough units, else many. */
 export function shareOf(possible: readonly number[], rows: number, groups: number): number {
   const sorted = [...possible].sort((a, b) => a - b)
-  return sorted.find((share) => (rows / share) * groups <= fullGpu) ?? sorted.at(-1)!
+  return sorted.find((share) => (rows / share) * groups <= fullGpu(share)) ?? sorted.at(-1)!
 }
 
 /** Shared memory of attention: `share` rows that are read together. */

@@ -352,6 +352,7 @@ const manyRows = [
   [16, 1],
   [16, 4],
   [64, 1],
+  [64, 2],
   [64, 4],
 ] as const
 const fewRows = [
