@@ -28,7 +28,7 @@ const timeout = 30 * minute
 /** These take minutes of processor time: `npm test` leaves them out, CI runs both parts. */
 const nightly = [
   ...['e2e/pages', 'e2e/readme', 'e2e/package', 'e2e/resume', 'fuzz/fuzz'],
-  ...['invariant/two-hosts', 'e2e/points', 'cli/adapt', 'e2e/behaviour'],
+  ...['invariant/two-hosts', 'e2e/points', 'cli/adapt', 'e2e/behaviour', 'browser/watch'],
 ]
 /** These take longest and start first, so that no core is idle at the end. */
 const longest = [
