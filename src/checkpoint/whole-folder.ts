@@ -13,12 +13,12 @@ interface WholeFolder {
 
 const mark = '.unfinished'
 
-/** A folder for a model. One that holds a model is refused, unless it is what an export left that was killed. */
-export function openWholeFolder(out: string): WholeFolder {
+/** One that holds a model is refused, unless it is what an export left that was killed, or the files come `besideModel`. */
+export function openWholeFolder(out: string, besideModel = false): WholeFolder {
   const there = existsSync(out)
   const unfinished = there ? join(out, mark) : `${out}${mark}`
   if (there && !isFolder(out)) throw new Mismatch({ where: out, expected: 'a folder, or a new name', got: 'a file' })
-  if (there && !existsSync(unfinished)) requireNoModel(out)
+  if (there && !besideModel && !existsSync(unfinished)) requireNoModel(out)
   const discard = () => rmSync(unfinished, { recursive: true, force: true })
   if (existsSync(unfinished)) discard()
   makeFolder(unfinished)
@@ -26,8 +26,12 @@ export function openWholeFolder(out: string): WholeFolder {
 }
 
 /** What `write` puts into a new folder, whole or not at all. */
-export async function writeWholeFolder<T>(out: string, write: (unfinished: string) => Promise<T>): Promise<T> {
-  const folder = openWholeFolder(out)
+export async function writeWholeFolder<T>(
+  out: string,
+  write: (unfinished: string) => Promise<T>,
+  besideModel = false,
+): Promise<T> {
+  const folder = openWholeFolder(out, besideModel)
   try {
     const result = await write(folder.unfinished)
     folder.commit()

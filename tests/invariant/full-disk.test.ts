@@ -78,6 +78,14 @@ test('make-scenes: a full disk is named with the folder, and nothing of the fold
   }
 })
 
+test('make-scenes writes into a folder with other files, a model among them, and leaves them there', async (t) => {
+  const out = mkdtempSync(join(tmpdir(), 'roundtrip-beside-'))
+  t.after(() => rmSync(out, { recursive: true, force: true }))
+  writeFileSync(join(out, 'config.json'), '{}')
+  assert.equal(await makeScenes({ n: 2, out, format: 'jsonl', size: 56 }), 2)
+  assert.deepEqual(readdirSync(out).sort(), ['config.json', 'images', 'scenes.jsonl'])
+})
+
 test('a deleted log that does not fit again is an error, and no half of it is put back', (t) => {
   const disk = smallDisk(t)
   if (disk === null) return
