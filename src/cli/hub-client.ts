@@ -5,7 +5,7 @@ import { createReadStream, existsSync, mkdirSync, renameSync, rmSync, statSync, 
 import { open } from 'node:fs/promises'
 import { dirname, join, relative } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { atomicWrite, type HubKind, Mismatch, messageOf, parseJson, repositoryFolder } from '../core/index.ts'
+import { atomicWrite, type HubKind, Mismatch, messageOf, parseJson, readBody, repositoryFolder } from '../core/index.ts'
 
 export interface PullOptions {
   kind: HubKind
@@ -30,6 +30,9 @@ interface HubFile {
 
 const attempts = 5
 const maxRedirects = 5
+/** A list takes about 300 bytes a file. */
+const maxListBytes = 1 << 27
+const defaultStallMs = 60_000
 
 /** Transient: another attempt may succeed. */
 class BrokenConnection extends Error {}
@@ -66,14 +69,15 @@ function link(path: string, blob: string): void {
 }
 
 async function listFiles(options: PullOptions): Promise<{ commit: string; files: HubFile[] }> {
-  const { kind, id, revision, endpoint } = options
+  const { kind, id, revision, endpoint, stallMs = defaultStallMs } = options
   const url = `${endpoint}/api/${kind}/${id}/revision/${encodeURIComponent(revision)}?blobs=true`
-  const text = await withRetries(options, async () => {
-    const reply = await request(options, url, {})
-    return await reply.text().catch((error) => {
+  const { text, whole } = await withRetries(options, async () => {
+    const reply = await request(options, url, {}, AbortSignal.timeout(5 * stallMs))
+    return await readBody(reply, maxListBytes).catch((error) => {
       throw new BrokenConnection(messageOf(error))
     })
   })
+  if (!whole) throw new Mismatch({ where: id, expected: `a list of up to ${maxListBytes} bytes`, got: 'more' })
   const { sha, siblings } = (parseJson(text, id) ?? {}) as { sha?: unknown; siblings?: unknown }
   if (typeof sha !== 'string' || !/^[0-9a-f]{40}$/.test(sha) || !Array.isArray(siblings))
     throw new Mismatch({ where: id, expected: 'a commit and its files', got: text.slice(0, 200) })
@@ -136,20 +140,19 @@ async function append(
   const path = file.path.split('/').map(encodeURIComponent).join('/')
   const url = `${options.endpoint}/${prefix}${options.id}/resolve/${commit}/${path}`
   const stall = new AbortController()
-  const reply = await request(options, url, have > 0 ? { range: `bytes=${have}-` } : {}, stall.signal)
-  if (have > 0 && !reply.headers.get('content-range')?.startsWith(`bytes ${have}-`)) have = 0 // sent from the start
-  const out = await open(part, have > 0 ? 'r+' : 'w')
+  const timer = setTimeout(() => stall.abort(), options.stallMs ?? defaultStallMs)
   try {
-    await copyBody(reply, out, have, file, { stall, after: options.stallMs ?? 60_000, report })
+    const reply = await request(options, url, have > 0 ? { range: `bytes=${have}-` } : {}, stall.signal)
+    if (have > 0 && !reply.headers.get('content-range')?.startsWith(`bytes ${have}-`)) have = 0 // sent from the start
+    const out = await open(part, have > 0 ? 'r+' : 'w')
+    const onBytes = (bytes: number) => {
+      timer.refresh()
+      report(bytes)
+    }
+    await copyBody(reply, out, have, file, onBytes).finally(() => out.close())
   } finally {
-    await out.close()
+    clearTimeout(timer)
   }
-}
-
-interface Watch {
-  stall: AbortController
-  after: number
-  report: (bytes: number) => void
 }
 
 async function copyBody(
@@ -157,13 +160,11 @@ async function copyBody(
   out: Awaited<ReturnType<typeof open>>,
   from: number,
   { path, size }: HubFile,
-  { stall, after, report }: Watch,
+  report: (bytes: number) => void,
 ): Promise<void> {
   let at = from
-  const timer = setTimeout(() => stall.abort(), after)
   try {
     for await (const chunk of reply.body ?? []) {
-      timer.refresh()
       if (at + chunk.length > size)
         throw new TooLarge({ where: path, field: 'size', expected: `${size} bytes`, got: 'more' })
       await out.write(chunk, 0, chunk.length, at)
@@ -173,8 +174,6 @@ async function copyBody(
   } catch (error) {
     if (error instanceof Mismatch || (error as NodeJS.ErrnoException).syscall === 'write') throw error
     throw new BrokenConnection(messageOf(error))
-  } finally {
-    clearTimeout(timer)
   }
   if (at < size) throw new BrokenConnection(`the connection ended after ${at} of ${size} bytes`)
 }
@@ -216,9 +215,17 @@ async function request(
     const to = reply.status >= 300 && reply.status < 400 ? reply.headers.get('location') : null
     if (to === null) return checked(reply, id, endpoint)
     await reply.body?.cancel()
-    at = new URL(to, at)
+    at = redirectTarget(id, to, at)
   }
   throw new Mismatch({ where: id, expected: `at most ${maxRedirects} redirects`, got: 'more' })
+}
+
+/** Never from https to another protocol. The address may be signed, so it is not shown. */
+function redirectTarget(where: string, to: string, from: URL): URL {
+  const url = URL.canParse(to, from.href) ? new URL(to, from) : null
+  const isSafe = url && ['https:', from.protocol].includes(url.protocol) && !url.username && !url.password
+  if (isSafe) return url
+  throw new Mismatch({ where, expected: 'a redirect to an https address', got: 'another, which is not shown' })
 }
 
 async function checked(reply: Response, id: string, endpoint: string): Promise<Response> {

@@ -27,6 +27,7 @@ interface Seen {
 type Script = (request: IncomingMessage, response: ServerResponse) => void
 const [atHub, atCdn]: [Seen[], Seen[]] = [[], []]
 let [sendFile, siblings]: [Script, unknown[]] = [() => undefined, []]
+let sendList: Script
 
 async function serve(seen: Seen[], answer: Script): Promise<{ url: string; close(): void }> {
   const server = createServer((request, response) => {
@@ -40,7 +41,7 @@ async function serve(seen: Seen[], answer: Script): Promise<{ url: string; close
 
 const cdn = await serve(atCdn, (request, response) => sendFile(request, response))
 const hub = await serve(atHub, (request, response) => {
-  if (request.url!.startsWith('/api/')) response.end(JSON.stringify({ sha: commit, siblings }))
+  if (request.url!.startsWith('/api/')) sendList(request, response)
   else if (request.url!.includes('absent')) response.writeHead(404).end()
   else if (request.url!.endsWith('/config.json')) response.end(small)
   else response.writeHead(302, { location: `${cdn.url}/signed?signature=abc` }).end()
@@ -70,6 +71,7 @@ beforeEach(() => {
   delete process.env.HF_HUB_CACHE
   atHub.length = atCdn.length = 0
   sendFile = send
+  sendList = (_, response) => void response.end(JSON.stringify({ sha: commit, siblings }))
   siblings = [
     { rfilename: 'config.json', size: small.length, blobId: gitSha(small) },
     { rfilename: 'weights/model.safetensors', size: 134, blobId: 'b'.repeat(40), lfs: { sha256: sha256(large), size: large.length } }, // biome-ignore format: one line
@@ -148,10 +150,41 @@ test('a server without ranges, and one that sends nothing for a while, are start
   rmSync(repository(), { recursive: true })
   answered = 0
   sendFile = (request, response) => {
-    if (answered++ > 0) send(request, response)
-    else response.writeHead(200).write(large.subarray(0, 1000))
+    if (answered++ > 1) send(request, response)
+    else if (answered > 1) response.writeHead(200).write(large.subarray(0, 1000))
   }
   assert.deepEqual(readFileSync(join(await pull({ stallMs: 300 }), 'weights/model.safetensors')), large)
+})
+
+test('a list that never begins, never ends or is too large is an error', async () => {
+  sendList = () => undefined
+  await assert.rejects(pull({ stallMs: 20 }), /expected a connection, got .*abort/)
+  sendList = (_, response) => {
+    const timer = setInterval(() => response.write(' '), 10)
+    response.on('close', () => clearInterval(timer))
+  }
+  await assert.rejects(pull({ stallMs: 20 }), /expected a connection, got .*abort/)
+  const blank = Buffer.alloc(1 << 20, ' ')
+  sendList = (_, response) => {
+    const more = () => (response.write(blank) ? setImmediate(more) : response.once('drain', more))
+    more()
+  }
+  await assert.rejects(pull(), /expected a list of up to 134217728 bytes, got more/)
+})
+
+test('a redirect to another protocol or with a password is not followed, and its address is not shown', async (t) => {
+  const rejected = /org\/tiny: expected a redirect to an https address, got another, which is not shown/
+  for (const location of ['http://u:secret@127.0.0.1/', 'file:///secret', 'data:,secret', 'http://[secret']) {
+    sendList = (_, response) => void response.writeHead(302, { location }).end()
+    await assert.rejects(pull(), (error: Error) => rejected.test(error.message) && !error.message.includes('secret'))
+  }
+  const asked: string[] = []
+  t.mock.method(globalThis, 'fetch', async (url: URL) => {
+    asked.push(url.origin)
+    return new Response(null, { status: 307, headers: { location: 'http://hub.example/secret' } })
+  })
+  await assert.rejects(pull({ endpoint: 'https://hub.example' }), rejected)
+  assert.deepEqual(asked, ['https://hub.example'])
 })
 
 test('a file with a wrong hash or too many bytes is rejected, and nothing of it is left', async () => {
