@@ -6,11 +6,11 @@ import { requireOutput } from './output-file.ts'
 
 /** Progress on standard error: a line that renews itself on a terminal, otherwise one line every few seconds. */
 function progress(label: string): (done: number, total: number) => void {
-  let shownAt = Date.now()
+  let shownAt = performance.now()
   return (done, total) => {
     const terminal = process.stderr.isTTY
-    if (Date.now() - shownAt < (terminal ? 100 : 5000) && !(terminal && done === total)) return
-    shownAt = Date.now()
+    if (performance.now() - shownAt < (terminal ? 100 : 5000) && !(terminal && done === total)) return
+    shownAt = performance.now()
     process.stderr.write(`${terminal ? '\r' : ''}${label} ${done} of ${total}${terminal && done < total ? '' : '\n'}`)
   }
 }

@@ -95,7 +95,7 @@ export class FilePool {
   }
 
   /** Size and time of the file when first seen; throws if they have changed. */
-  async #unchanged(path: string, now = Date.now()): Promise<Known> {
+  async #unchanged(path: string, now = performance.now()): Promise<Known> {
     this.watch(path)
     const before = this.#known.get(path)!
     if (now - before.checkedAt < this.#recheckMs) return before
@@ -163,7 +163,7 @@ function tooShort(path: string, offset: number, length: number, got: number): Mi
 }
 
 function known({ size, mtimeMs, ino }: Stats): Known {
-  return { size, mtimeMs, inode: ino, checkedAt: Date.now() }
+  return { size, mtimeMs, inode: ino, checkedAt: performance.now() }
 }
 
 function changed(path: string, before: Known, after: Known | null): ChangedFile {

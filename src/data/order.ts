@@ -55,11 +55,11 @@ export function epochOrder(
 async function maskShares(source: Source): Promise<Float64Array> {
   const packed = await cachedIndex({ kind: 'mask-shares-1', files: [], settings: source.fingerprint }, async () => {
     const shares = new Float64Array(source.length)
-    let loggedAt = Date.now()
+    let loggedAt = performance.now()
     for (let i = 0; i < shares.length; i++) {
       shares[i] = await maskShare(source, i)
-      if (Date.now() - loggedAt < 5000) continue
-      loggedAt = Date.now()
+      if (performance.now() - loggedAt < 5000) continue
+      loggedAt = performance.now()
       log.info(`${source.name}: mask sizes of ${i + 1} of ${shares.length} records`)
     }
     return packNumbers(shares)

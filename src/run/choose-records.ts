@@ -24,11 +24,11 @@ export async function chooseRecords(source: Source, part: Uint32Array, chooser: 
 
 async function lookAtAll(source: Source, part: Uint32Array, { look }: RecordChooser) {
   const out: (readonly number[] | null)[] = []
-  let shownAt = Date.now()
+  let shownAt = performance.now()
   for (const index of part) {
     out.push(await lookAt(source, index, look))
-    if (Date.now() - shownAt < 5000) continue
-    shownAt = Date.now()
+    if (performance.now() - shownAt < 5000) continue
+    shownAt = performance.now()
     log.info(`${source.name}: checked ${out.length} of ${part.length} records`)
   }
   return out

@@ -31,6 +31,18 @@ test('a terminal sees one rewritten line with bar, share, time left, rate and fi
   assert.equal(out.at(-1), '\n')
 })
 
+test('a clock that is set back changes neither the line nor when it is drawn', async (t) => {
+  const { out, stream } = screen(true)
+  let time = Date.now()
+  t.mock.method(Date, 'now', () => time)
+  const shown = progress({ total: 4, label: 'train', stream })
+  shown.update(1)
+  time -= 3_600_000
+  await new Promise((done) => setTimeout(done, 150))
+  shown.update(4)
+  assert.match(visible(out.at(-1)!), / 4\/4 {2}0:0/)
+})
+
 test('at 80 columns the line of a training run keeps its bar and whole fields', () => {
   const { out, time, stream, now } = screen(true, 80)
   const shown = progress({ total: 5000, label: 'train', unit: 'step', stream, now })

@@ -129,7 +129,7 @@ export function progressLine(state: State, options: ProgressOptions, columns: nu
 
 /** Shows how far `label` has come, on standard error. */
 export function progress(options: ProgressOptions): Progress {
-  const { stream = process.stderr, now = Date.now, start = 0 } = options
+  const { stream = process.stderr, now = () => performance.now(), start = 0 } = options
   const began = now()
   const state: State = { n: start, fields: {}, elapsed: 0, gained: 0 }
   let shown = Number.NEGATIVE_INFINITY

@@ -56,11 +56,11 @@ export async function withImages(
 ): Promise<Map<number, string>> {
   const alike = repeated(keys.length, (i) => keys[i]!)
   const out = new Map<number, string>()
-  const began = Date.now()
+  const began = performance.now()
   for await (const image of images(alike)) {
     const i = alike[out.size]!
     out.set(i, image === undefined ? keys[i]! : `${keys[i]}-${contentHash(image).slice(0, 8)}`)
-    if (out.size % 1000 === 0 && Date.now() - began > 5000)
+    if (out.size % 1000 === 0 && performance.now() - began > 5000)
       log.info(`images of ${out.size} of ${alike.length} rows compared`)
   }
   return out

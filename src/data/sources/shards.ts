@@ -37,7 +37,7 @@ export async function openEach<T>(
 ): Promise<{ good: T[]; broken: BadRecord[] }> {
   const good: T[] = []
   const broken: BadRecord[] = []
-  const began = Date.now()
+  const began = performance.now()
   for (const [i, file] of files.entries()) {
     try {
       good.push(await open(file))
@@ -48,7 +48,7 @@ export async function openEach<T>(
       log.warn(`skipped: ${bad.message}`)
       broken.push(bad)
     }
-    if (Date.now() - began > 2000 && i % 10 === 9) log.info(`indexed ${i + 1} of ${files.length} shards`)
+    if (performance.now() - began > 2000 && i % 10 === 9) log.info(`indexed ${i + 1} of ${files.length} shards`)
   }
   return { good, broken }
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { mkdtempSync, readdirSync, readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { test } from 'node:test'
 import { fields } from '../../../tests/support/protobuf.ts'
 import { RunWriter } from '../run-writer.ts'
@@ -79,6 +79,21 @@ test('an event file read by an independent reader gives back steps, times, tags 
   assert.deepEqual(read[1], { time: 1_700_000_001, step: 1, scalars })
   assert.deepEqual(read[2]?.scalars, [['größe/x', Number.NaN]])
   assert.deepEqual([read[3]?.step, read[3]?.scalars[0]?.[1]], [2 ** 40, Math.fround(1e-3)])
+})
+
+test('the file of a later start has the last name, also after the clock was set back', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'tb-'))
+  const run = { dir: folder, name: 'run', settings: {}, resumedAt: 3 }
+  const paths = [1_700_000_000_000, 1_700_000_000_900, 1_600_000_000_000].map((now) => {
+    const writer = new TensorboardTracker(folder, run, now)
+    writer.close('done', now)
+    return writer.path
+  })
+  assert.deepEqual(
+    readdirSync(folder).sort(),
+    paths.map((path) => basename(path)),
+  )
+  assert.equal(new Set(paths).size, 3)
 })
 
 test('a resumed run opens a second file that takes back the steps to be redone', () => {

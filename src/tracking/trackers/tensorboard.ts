@@ -1,5 +1,5 @@
 // TensorBoard event file without a library: TFRecord frames around protobuf `Event` messages that hold summaries.
-import { closeSync, mkdirSync, openSync } from 'node:fs'
+import { closeSync, mkdirSync, openSync, readdirSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { crc32c, writeAll } from '../../core/index.ts'
@@ -64,8 +64,13 @@ export class TensorboardTracker implements Tracker {
 
   constructor(folder: string, { name, settings, resumedAt }: TrackedRun, now: number) {
     mkdirSync(folder, { recursive: true })
-    const seconds = String(Math.floor(now / 1000)).padStart(10, '0')
-    this.path = join(folder, `events.out.tfevents.${seconds}.${hostname()}.${process.pid}.${now % 1000}`)
+    const startOf = (name: string) => Number(/^events\.out\.tfevents\.(\d+)\./.exec(name)?.[1] ?? 0)
+    // TensorBoard reads files in the order of their names: the newest comes last, whatever the clock says
+    const seconds = Math.max(Math.floor(now / 1000), ...readdirSync(folder).map((name) => startOf(name) + 1))
+    this.path = join(
+      folder,
+      `events.out.tfevents.${String(seconds).padStart(10, '0')}.${hostname()}.${process.pid}.${now % 1000}`,
+    )
     this.#fd = openSync(this.path, 'a')
     this.#write(event(now / 1000, 0, fieldBytes(3, 'brain.Event:2')))
     if (resumedAt === undefined) this.#hparams(name, settings, now)

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { afterEach, type TestContext, test } from 'node:test'
 import { fields } from '../../../tests/support/protobuf.ts'
 import { expectedRows, newFolder, train } from '../../../tests/support/tracked-run.ts'
@@ -163,6 +163,20 @@ test('a resumed run is the same run at the other end', async () => {
   const names = readdirSync(join(dir, 'wandb')).filter((name) => name.startsWith('offline'))
   const ids = new Set(names.map((name) => name.split('-').at(-1)))
   assert.deepEqual([names.length, ids.size], [2, 1])
+})
+
+test('W&B: the folder of a later start has the last name, also after the clock was set back', () => {
+  const dir = newFolder()
+  const run = { dir, name: 'run', settings: {}, resumedAt: undefined }
+  const times = ['2026-11-16T09:30:59.5Z', '2026-11-16T09:30:59.7Z', '1970-01-01T00:00:05Z'].map((time) =>
+    Date.parse(time),
+  )
+  const names = times.map((now) => {
+    const tracker = new WandbTracker(dir, run, now)
+    tracker.close('done', now)
+    return basename(dirname(tracker.path)).slice(0, 27)
+  })
+  assert.deepEqual(names, ['offline-run-20261116_093059', 'offline-run-20261116_093100', 'offline-run-20261116_093101'])
 })
 
 test('TensorBoard gets pictures, captions as text and settings as hparams', async () => {

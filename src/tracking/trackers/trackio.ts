@@ -44,7 +44,7 @@ export class TrackioTracker implements Tracker {
   }
 
   #add(what: string, step: number, metrics: Metrics, now: number): void {
-    if (this.#lines.length === 0) this.#since = now
+    if (this.#lines.length === 0) this.#since = performance.now()
     this.#lines.push({
       v: 1,
       kind: 'metric',
@@ -58,7 +58,7 @@ export class TrackioTracker implements Tracker {
       log_id: `${this.#runId}-${what}-${step}`,
     })
     this.#first = false
-    if (this.#lines.length >= maxLines || now - this.#since >= maxMs) this.#flush()
+    if (this.#lines.length >= maxLines || performance.now() - this.#since >= maxMs) this.#flush()
   }
 
   /** Under another name first: the dashboard never sees half a fragment. */

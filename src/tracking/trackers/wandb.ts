@@ -1,6 +1,6 @@
 // Weights & Biases, offline: the file that `wandb sync` takes. LevelDB's log blocks around protobuf `Record` messages.
 import { randomBytes } from 'node:crypto'
-import { closeSync, existsSync, mkdirSync, openSync, writeFileSync } from 'node:fs'
+import { closeSync, existsSync, mkdirSync, openSync, readdirSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { atomicWrite, crc32, log, messageOf, readTextFile, sha256, writeAll } from '../../core/index.ts'
@@ -104,10 +104,13 @@ function storedId(path: string): string | null {
   return null
 }
 
-/** A run may be started twice in one second. */
-function freeName(folder: string, id: string, now: number): string {
-  const path = join(folder, `offline-run-${stamp(now)}-${id}`)
-  return existsSync(path) ? freeName(folder, id, now + 1000) : path
+const timeOf = (name: string) =>
+  Date.parse(name.replace(/^offline-run-(....)(..)(..)_(..)(..)(..)-.*/, '$1-$2-$3T$4:$5:$6Z')) || 0
+
+/** After all others, by which they are synced: a run may be started twice in one second, or the clock was set back. */
+function lastName(folder: string, id: string, now: number): string {
+  const time = Math.max(now, ...readdirSync(folder).map((name) => timeOf(name) + 1000))
+  return join(folder, `offline-run-${stamp(time)}-${id}`)
 }
 
 export class WandbTracker implements Tracker {
@@ -122,7 +125,7 @@ export class WandbTracker implements Tracker {
   constructor(folder: string, run: TrackedRun, now: number) {
     mkdirSync(folder, { recursive: true })
     const id = runId(folder)
-    const offline = freeName(folder, id, now)
+    const offline = lastName(folder, id, now)
     this.#media = join(offline, 'files', 'media', 'images')
     mkdirSync(this.#media, { recursive: true })
     this.path = join(offline, `run-${id}.wandb`)
