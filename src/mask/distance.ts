@@ -11,39 +11,37 @@ export function squaredDistances(inside: Uint8Array, width: number, height: numb
   const down = columnDistances(inside, width, height, edge)
   const out = new Float64Array(width * height)
   const row = new Float64Array(width + 2)
+  const scratch = { best: new Int32Array(width + 2), from: new Float64Array(width + 3) }
   for (let y = 0; y < height; y++) {
     // one column beyond either side, so that the edge is a column like the others
     row.fill(edge ? 0 : far)
     for (let x = 0; x < width; x++) row[x + 1] = down[y * width + x]!
-    lowerEnvelope(row, out, y * width, width)
+    lowerEnvelope(row, out, y * width, width, scratch)
   }
   return out
 }
 
-/** Squared distance to the nearest outside pixel of the same column. */
+/** Squared distance to the nearest outside pixel of the same column; row by row, as pixels are stored. */
 function columnDistances(inside: Uint8Array, width: number, height: number, edge: boolean): Float64Array {
+  const beyond = edge ? 0 : Number.POSITIVE_INFINITY
   const out = new Float64Array(width * height)
-  for (let x = 0; x < width; x++) {
-    let run = edge ? 0 : Number.POSITIVE_INFINITY
-    for (let y = 0; y < height; y++) {
-      run = inside[y * width + x] ? run + 1 : 0
-      out[y * width + x] = run
-    }
-    run = edge ? 0 : Number.POSITIVE_INFINITY
-    for (let y = height - 1; y >= 0; y--) {
-      run = inside[y * width + x] ? run + 1 : 0
-      const nearest = Math.min(run, out[y * width + x]!)
-      out[y * width + x] = nearest === Number.POSITIVE_INFINITY ? far : nearest * nearest
-    }
+  for (let i = 0; i < out.length; i++) if (inside[i]) out[i] = (i < width ? beyond : out[i - width]!) + 1
+  for (let i = out.length - 1, below = beyond; i >= 0; i--) {
+    if (i + width < out.length) below = out[i + width]!
+    if (below + 1 < out[i]!) out[i] = below + 1
   }
-  return out
+  return out.map((d) => (d === Number.POSITIVE_INFINITY ? far : d * d))
 }
 
 /** min over u of (x - u)^2 + row[u], for the columns 1 .. width of the padded row. */
-function lowerEnvelope(row: Float64Array, out: Float64Array, at: number, width: number): void {
+function lowerEnvelope(
+  row: Float64Array,
+  out: Float64Array,
+  at: number,
+  width: number,
+  { best, from }: { best: Int32Array; from: Float64Array },
+): void {
   const columns = row.length
-  const best = new Int32Array(columns)
-  const from = new Float64Array(columns + 1)
   let k = 0
   best[0] = 0
   from[0] = Number.NEGATIVE_INFINITY

@@ -59,6 +59,20 @@ test('10,000 random masks survive dense -> runs -> string -> runs -> dense', () 
   }
 })
 
+test('any byte but 0 is inside, wherever the bytes begin', () => {
+  const random = stream(streamId.test, 'bytes')
+  for (let i = 0; i < 200; i++) {
+    const [height, width, from] = [1 + random.below(9), random.pick([3, 4, 8, 12]), random.below(5)]
+    const bits = randomBits(height * width, random)
+    const bytes = new Uint8Array(from + bits.length)
+    bytes.set(
+      bits.map((bit) => bit * (1 + random.below(255))),
+      from,
+    )
+    assert.deepEqual(toDense(maskFromDense(bytes.subarray(from), height, width)), bits)
+  }
+})
+
 test('what was encoded is known, until somebody changes it', () => {
   const mask = maskFromDense(Uint8Array.of(0, 1, 1, 0), 2, 2)
   const rle = encodeRle(mask)

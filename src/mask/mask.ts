@@ -24,20 +24,27 @@ export function maskFromDense(bits: Uint8Array, height: number, width: number): 
   const expected = `${height} x ${width} = ${height * width} bytes`
   if (bits.length !== height * width)
     throw new Mismatch({ where: 'maskFromDense', field: 'bits', expected, got: bits.length })
-  const counts: number[] = []
-  let inside = false
-  let start = 0 // column-major index where the current run began
+  // Bytes are compared with the row above, four at once, as they are stored. A run ends where they differ, or between two columns.
+  const ends: number[] = []
+  const total = height * width
   for (let x = 0; x < width; x++) {
-    for (let y = 0, at = x; y < height; y++, at += width) {
-      if ((bits[at] !== 0) === inside) continue
-      const q = x * height + y
-      counts.push(q - start)
-      start = q
-      inside = !inside
-    }
+    const before = x === 0 ? 0 : bits[total - width + x - 1]
+    if ((bits[x] !== 0) !== (before !== 0)) ends.push(x * height)
   }
-  counts.push(height * width - start)
-  return { height, width, counts: Uint32Array.from(counts) }
+  const aligned = width % 4 === 0 && bits.byteOffset % 4 === 0
+  const words = aligned ? new Uint32Array(bits.buffer, bits.byteOffset, total / 4) : null
+  for (let at = width; at < total; at++) {
+    if (words && at % 4 === 0 && words[at >> 2] === words[(at - width) >> 2]) {
+      at += 3
+      continue
+    }
+    const here = bits[at]
+    const above = bits[at - width]
+    if (here !== above && (here === 0 || above === 0)) ends.push((at % width) * height + Math.floor(at / width))
+  }
+  const counts = Uint32Array.from([...ends, total]).sort()
+  for (let i = counts.length - 1; i > 0; i--) counts[i]! -= counts[i - 1]!
+  return { height, width, counts }
 }
 
 /** Row-major 0/1. */

@@ -85,7 +85,7 @@ export function clickMasks(
 ): ClickMask[] {
   const size = height * width
   const masks = ious.map((confidence, i) => ({
-    mask: maskFromDense(bits.slice(i * size, (i + 1) * size), height, width),
+    mask: maskFromDense(bits.subarray(i * size, (i + 1) * size), height, width),
     confidence,
     token: tokens[i]!,
     logits: logits && noGrad(() => logits.narrow(0, i, 1)),

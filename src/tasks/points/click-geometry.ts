@@ -41,10 +41,13 @@ export function derivePrompt(mask: Mask): PositivePrompt & { d2: number[] } {
 }
 
 function withoutDisc(dense: Uint8Array, width: number, { point: [px, py], d2 }: Deepest): Uint8Array {
-  return dense.map((on, i) => {
-    const [dx, dy] = [(i % width) - px, Math.floor(i / width) - py]
-    return on && dx * dx + dy * dy > d2 ? 1 : 0
-  })
+  const out = dense.slice()
+  const reach = Math.floor(Math.sqrt(d2))
+  for (let y = Math.max(0, py - reach); y <= py + reach && y * width < out.length; y++) {
+    const half = Math.floor(Math.sqrt(d2 - (y - py) ** 2)) // exact: the squares are integers
+    out.fill(0, y * width + Math.max(0, px - half), y * width + Math.min(width, px + half + 1))
+  }
+  return out
 }
 
 /** The pixels to paint where the border of a mask is drawn: edge pixels, thickened on large images. */
