@@ -6,15 +6,15 @@ const M1 = 0xcd9e8d57
 const W0 = 0x9e3779b9
 const W1 = 0xbb67ae85
 
-/** High 32 bits of the unsigned product. */
+/** High 32 bits of the unsigned product; every step is a 32-bit integer, which engines keep in registers. */
 function mulHigh(a: number, b: number): number {
   const aLow = a & 0xffff
   const aHigh = a >>> 16
   const bLow = b & 0xffff
   const bHigh = b >>> 16
-  const cross = aHigh * bLow + ((aLow * bLow) >>> 16)
-  const middle = aLow * bHigh + (cross & 0xffff)
-  return (aHigh * bHigh + (cross >>> 16) + (middle >>> 16)) >>> 0
+  const cross = (Math.imul(aHigh, bLow) + (Math.imul(aLow, bLow) >>> 16)) | 0
+  const middle = (Math.imul(aLow, bHigh) + (cross & 0xffff)) | 0
+  return (Math.imul(aHigh, bHigh) + (cross >>> 16) + (middle >>> 16)) | 0
 }
 
 /** Stream names used as keys; a new use of randomness gets a new line. */
@@ -88,23 +88,23 @@ export class RandomStream {
   }
 
   #fill(index: number): void {
-    let c0 = index >>> 0
-    let c1 = Math.floor(index / 4294967296) >>> 0
+    let c0 = (index >>> 0) | 0
+    let c1 = Math.floor(index / 4294967296) | 0
     let c2 = 0
     let c3 = 0
-    let k0 = this.#k0
-    let k1 = this.#k1
+    let k0 = this.#k0 | 0
+    let k1 = this.#k1 | 0
     for (let round = 0; round < 10; round++) {
       const high0 = mulHigh(M0, c0)
-      const low0 = Math.imul(M0, c0) >>> 0
+      const low0 = Math.imul(M0, c0)
       const high1 = mulHigh(M1, c2)
-      const low1 = Math.imul(M1, c2) >>> 0
-      c0 = (high1 ^ c1 ^ k0) >>> 0
+      const low1 = Math.imul(M1, c2)
+      c0 = high1 ^ c1 ^ k0
       c1 = low1
-      c2 = (high0 ^ c3 ^ k1) >>> 0
+      c2 = high0 ^ c3 ^ k1
       c3 = low0
-      k0 = (k0 + W0) >>> 0
-      k1 = (k1 + W1) >>> 0
+      k0 = (k0 + W0) | 0
+      k1 = (k1 + W1) | 0
     }
     this.#block[0] = c0
     this.#block[1] = c1

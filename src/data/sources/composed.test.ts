@@ -13,6 +13,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { writeBackground, writeEmoji, writeStamps } from '../../../tests/support/cutouts.ts'
+import { sha256 } from '../../core/index.ts'
 import { maskArea, toDense } from '../../mask/index.ts'
 import { couldMean } from '../../scenes/composed/cutouts.ts'
 import { looksOf, sayLooks } from '../../scenes/composed/looks.ts'
@@ -114,6 +115,8 @@ describe('pictures', () => {
     assert.ok(other.every(({ image }, i) => !image.equals(first[i]!.image)))
     const more = await read('stamps:9:3:96')
     assert.deepEqual(more.slice(0, 6), first, 'a longer set begins with the shorter one')
+    const pixels = sha256(Buffer.concat(first.map(({ image }) => image)))
+    assert.equal(pixels.slice(0, 16), 'c777daf83dd8d509', 'other pixels need another composerVersion')
   })
 
   test('`:described` says size, colour and place instead of the name, and changes nothing else', async () => {

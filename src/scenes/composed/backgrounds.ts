@@ -55,5 +55,7 @@ function texture(size: number, random: RandomStream): Uint8Array {
   const data = Uint8Array.from({ length: cells * cells * 3 }, (_, i) => base[i % 3]! + random.below(80) - 40)
   const smooth = resize({ width: cells, height: cells, data }, size, size, 'bicubic').data
   const grainFrom = 1 << 20 // a separate counter range: the grain does not depend on the numbers drawn before
-  return smooth.map((level, i) => Math.max(0, Math.min(255, level + (random.wordAt(grainFrom + i) % 15) - 7)))
+  const out = new Uint8ClampedArray(smooth.length)
+  for (let i = 0; i < out.length; i++) out[i] = smooth[i]! + (random.wordAt(grainFrom + i) % 15) - 7
+  return new Uint8Array(out.buffer)
 }

@@ -38,9 +38,9 @@ export function openComposer(set: CutoutSet, photos: readonly string[], seed: nu
       const { group, target } = targetOf(index)
       const others = group.members.filter((c) => c !== target && !couldMean(target, c))
       const objects = [target, ...shuffled(others, random).slice(0, 2 + random.below(3))]
-      const patches: Patch[] = []
-      for (const object of objects) patches.push(await readPatch(set.root, object, size, random))
-      const background = await makeBackground(photos, size, random)
+      // all numbers are drawn before the first file is decoded
+      const reading = objects.map((object) => readPatch(set.root, object, size, random))
+      const [background, ...patches] = await Promise.all([makeBackground(photos, size, random), ...reading])
       const canvas = arrange(patches, background, size, random)
       const isTarget = canvas.owner.map((number) => (number === 1 ? 1 : 0))
       return {
@@ -91,6 +91,6 @@ function arrange(patches: readonly Patch[], background: Uint8Array, size: number
 
 function isVisible({ owner }: Canvas, areas: readonly number[]): boolean {
   const visible = new Uint32Array(areas.length + 1)
-  for (const number of owner) visible[number]!++
+  for (let i = 0; i < owner.length; i++) visible[owner[i]!]!++ // an iterator takes ten times as long
   return areas.every((area, i) => visible[i + 1]! >= (i === 0 ? minVisible.target : minVisible.other) * area)
 }

@@ -26,10 +26,13 @@ export interface Patch {
 function planesOf({ width, height, data }: RgbaImage): RgbImage[] {
   const colour = new Uint8Array(width * height * 3)
   const alpha = new Uint8Array(width * height * 3)
-  for (let i = 0; i < colour.length; i++) {
-    const a = data[Math.floor(i / 3) * 4 + 3]!
-    colour[i] = Math.round((data[Math.floor(i / 3) * 4 + (i % 3)]! * a) / 255)
-    alpha[i] = a
+  for (let from = 0, to = 0; to < colour.length; from += 4, to += 3) {
+    const a = data[from + 3]!
+    if (a === 0) continue
+    for (let c = 0; c < 3; c++) {
+      colour[to + c] = Math.round((data[from + c]! * a) / 255)
+      alpha[to + c] = a
+    }
   }
   return [colour, alpha].map((plane) => ({ width, height, data: plane }))
 }
@@ -38,25 +41,32 @@ export function makePatch(image: RgbaImage, { side: longer, angle, mirrored }: L
   const scale = longer / Math.max(image.width, image.height)
   const width = Math.max(1, Math.round(image.width * scale))
   const height = Math.max(1, Math.round(image.height * scale))
-  const [colour, alpha] = planesOf(image).map((plane) => resize(plane, width, height, 'bilinear').data)
+  const [colour, alpha] = planesOf(image).map((plane) => resize(plane, width, height, 'bilinear').data) as [
+    Uint8Array,
+    Uint8Array,
+  ]
   const side = Math.ceil(Math.hypot(width, height))
   const rgba = new Float32Array(side * side * 4)
   const [cos, sin] = [Math.cos(angle), Math.sin(angle)]
-  for (let at = 0; at < side * side; at++) {
-    const dx = (at % side) + 0.5 - side / 2
-    const dy = Math.floor(at / side) + 0.5 - side / 2
-    const u = (cos * dx + sin * dy) * (mirrored ? -1 : 1) + width / 2 - 0.5
-    const v = cos * dy - sin * dx + height / 2 - 0.5
-    for (let corner = 0; corner < 4; corner++) {
-      const x = Math.floor(u) + (corner & 1)
-      const y = Math.floor(v) + (corner >> 1)
-      if (x < 0 || y < 0 || x >= width || y >= height) continue // transparent outside
-      const weight = (1 - Math.abs(u - x)) * (1 - Math.abs(v - y))
-      const from = (y * width + x) * 3
-      for (let c = 0; c < 3; c++) rgba[at * 4 + c]! += weight * colour![from + c]!
-      rgba[at * 4 + 3]! += weight * alpha![from]!
+  for (let row = 0, at = 0; row < side; row++)
+    for (let column = 0; column < side; column++, at += 4) {
+      const dx = column + 0.5 - side / 2
+      const dy = row + 0.5 - side / 2
+      const u = (cos * dx + sin * dy) * (mirrored ? -1 : 1) + width / 2 - 0.5
+      const v = cos * dy - sin * dx + height / 2 - 0.5
+      for (let corner = 0; corner < 4; corner++) {
+        const x = Math.floor(u) + (corner & 1)
+        const y = Math.floor(v) + (corner >> 1)
+        if (x < 0 || y < 0 || x >= width || y >= height) continue // transparent outside
+        const from = (y * width + x) * 3
+        if (alpha[from] === 0) continue
+        const weight = (1 - Math.abs(u - x)) * (1 - Math.abs(v - y))
+        rgba[at]! += weight * colour[from]!
+        rgba[at + 1]! += weight * colour[from + 1]!
+        rgba[at + 2]! += weight * colour[from + 2]!
+        rgba[at + 3]! += weight * alpha[from]!
+      }
     }
-  }
   return { side, rgba }
 }
 
@@ -64,17 +74,18 @@ export function makePatch(image: RgbaImage, { side: longer, angle, mirrored }: L
 export function paste({ size, rgb, owner }: Canvas, patch: Patch, number: number, x: number, y: number): number {
   const [left, top] = [Math.round(x - patch.side / 2), Math.round(y - patch.side / 2)]
   let covered = 0
-  for (let from = 0; from < patch.side * patch.side; from++) {
-    const column = left + (from % patch.side)
-    const row = top + Math.floor(from / patch.side)
-    const alpha = patch.rgba[from * 4 + 3]! / 255
-    if (alpha === 0 || column < 0 || row < 0 || column >= size || row >= size) continue
-    const at = row * size + column
-    for (let c = 0; c < 3; c++)
-      rgb[at * 3 + c] = Math.min(255, Math.round(patch.rgba[from * 4 + c]! + rgb[at * 3 + c]! * (1 - alpha)))
-    if (alpha < 0.5) continue
-    owner[at] = number
-    covered++
-  }
+  const [first, last] = [Math.max(0, -left), Math.min(patch.side, size - left)] // columns of the patch that are on the canvas
+  for (let y = Math.max(0, -top); y < Math.min(patch.side, size - top); y++)
+    for (let x = first; x < last; x++) {
+      const from = (y * patch.side + x) * 4
+      const alpha = patch.rgba[from + 3]! / 255
+      if (alpha === 0) continue
+      const at = (top + y) * size + left + x
+      for (let c = 0; c < 3; c++)
+        rgb[at * 3 + c] = Math.min(255, Math.round(patch.rgba[from + c]! + rgb[at * 3 + c]! * (1 - alpha)))
+      if (alpha < 0.5) continue
+      owner[at] = number
+      covered++
+    }
   return covered
 }
