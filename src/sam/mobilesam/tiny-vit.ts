@@ -1,7 +1,7 @@
 // TinyViT-5M, MobileSAM's image encoder: convolutions (batch norms folded in), then windowed attention with a bias per distance.
 // Unusual: padding takes part in attention, because the norm is applied after it. B images, C channels, H x W cells, s window side.
 import { Conv2d, LayerNorm, LayerNorm2d, Linear, Module, weight } from '../../nn/index.ts'
-import { type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import { keep, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import type { SamConfig } from './config.ts'
 
 /** A convolution under the name `c`, as the checkpoint has it. */
@@ -86,17 +86,28 @@ class WindowAttention extends Module {
 
   /** [heads, N, N]. */
   #biases(): Tensor {
-    const side = this.#side
-    const cells = side * side
-    const index = new BigInt64Array(cells * cells)
-    for (let i = 0; i < cells; i++)
-      for (let j = 0; j < cells; j++) {
-        const dy = Math.abs(Math.floor(i / side) - Math.floor(j / side))
-        index[i * cells + j] = BigInt(dy * side + Math.abs((i % side) - (j % side)))
-      }
-    const at = tensor(index, { device: this.attention_biases.device })
-    return this.attention_biases.indexSelect(1, at).view([this.#heads, cells, cells])
+    const cells = this.#side ** 2
+    const { device } = this.attention_biases
+    return this.attention_biases.indexSelect(1, distancesOn(device, this.#side)).view([this.#heads, cells, cells])
   }
+}
+
+/** Of every pair of cells of a window, which bias it has: built once for a device, it takes longer than the attention. */
+const distances = new Map<string, Tensor>()
+
+function distancesOn(device: string, side: number): Tensor {
+  const key = `${device} ${side}`
+  const known = distances.get(key)
+  if (known?.alive) return known
+  const cells = side * side
+  const index = Int32Array.from({ length: cells * cells }, (_, pair) => {
+    const [i, j] = [Math.floor(pair / cells), pair % cells]
+    const dy = Math.abs(Math.floor(i / side) - Math.floor(j / side))
+    return dy * side + Math.abs((i % side) - (j % side))
+  })
+  const table = keep(tensor(index, { device }))
+  distances.set(key, table)
+  return table
 }
 
 class FeedForward extends Module {
