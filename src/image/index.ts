@@ -3,6 +3,7 @@
 // Start reading at tiles.ts.
 export { decodeImage, decodeImageFor, decodeRgba, encodePng, imageInfo } from './decode.ts'
 export type { RgbaImage, RgbImage } from './image.ts'
+export { weightBits } from './kernel.ts'
 export * from './normalise.ts'
 export type * from './prepare.ts'
 export * from './region.ts'

@@ -23,8 +23,8 @@ function cubic(t: number): number {
   return 0
 }
 
-/** For each output position: the first input it reads and `taps` weights; zeros fill up. */
-interface Axis {
+/** For each output position: the first input it reads and `taps` weights with `weightBits` fractional bits; zeros fill up. */
+export interface Axis {
   readonly taps: number
   readonly first: Int32Array
   readonly weights: Int32Array
@@ -84,7 +84,7 @@ function computeAxis(inSize: number, outSize: number, name: Filter): Axis {
 const axes = new Map<string, Axis>()
 const maxAxes = 64
 
-function axisOf(inSize: number, outSize: number, filter: Filter): Axis {
+export function axisOf(inSize: number, outSize: number, filter: Filter): Axis {
   const key = `${filter} ${inSize} ${outSize}`
   const known = axes.get(key)
   if (known) return known

