@@ -10,7 +10,7 @@ import { bytesOf, TensorReader } from './load.ts'
 import { readHeader, type TensorSource, writeSafetensors } from './safetensors.ts'
 import { openWeights, type WeightFolder } from './weights.ts'
 import { writeWeights } from './weights-write.ts'
-import { openWholeFolder } from './whole-folder.ts'
+import { openWholeFolder, requireNoModel } from './whole-folder.ts'
 
 interface ExportOptions {
   /** Writes shards of at most this size instead of the source's own files. */
@@ -28,6 +28,7 @@ interface ExportOptions {
  */
 export function exportModel(model: Module, dir: string, out: string, options: ExportOptions = {}): string[] {
   const source = (options.open ?? openWeights)(dir)
+  requireNoModel(out)
   const folder = openWholeFolder(out)
   const reader = new TensorReader(source)
   try {

@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, 
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
-import { openWholeFolder } from './whole-folder.ts'
+import { openWholeFolder, requireNoModel } from './whole-folder.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'roundtrip-whole-'))
 after(() => rmSync(folder, { recursive: true, force: true }))
@@ -32,7 +32,7 @@ test('a folder that holds a model is refused, and left as it was', () => {
   const out = join(folder, 'taken')
   mkdirSync(out)
   fill(out, 'old')
-  assert.throws(() => openWholeFolder(out), /taken: expected a folder without a model, got config\.json/)
+  assert.throws(() => requireNoModel(out), /taken: expected a folder without a model, got config\.json/)
   assert.deepEqual([readdirSync(out).sort(), textIn(out)], [['config.json', 'model.safetensors'], 'old'])
 })
 
@@ -43,6 +43,7 @@ test('what a killed export left, before or while its files were moved, does not 
   const dead = openWholeFolder(out)
   fill(dead.unfinished, 'half')
   writeFileSync(join(out, 'model.safetensors'), 'moved before the kill')
+  requireNoModel(out)
   const next = openWholeFolder(out)
   assert.deepEqual(readdirSync(next.unfinished), [])
   fill(next.unfinished, 'whole')

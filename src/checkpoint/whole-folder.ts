@@ -13,12 +13,10 @@ interface WholeFolder {
 
 const mark = '.unfinished'
 
-/** One that holds a model is refused, unless it is what an export left that was killed, or the files come `besideModel`. */
-export function openWholeFolder(out: string, besideModel = false): WholeFolder {
+export function openWholeFolder(out: string): WholeFolder {
   const there = existsSync(out)
   const unfinished = there ? join(out, mark) : `${out}${mark}`
   if (there && !isFolder(out)) throw new Mismatch({ where: out, expected: 'a folder, or a new name', got: 'a file' })
-  if (there && !besideModel && !existsSync(unfinished)) requireNoModel(out)
   const discard = () => rmSync(unfinished, { recursive: true, force: true })
   if (existsSync(unfinished)) discard()
   makeFolder(unfinished)
@@ -26,12 +24,8 @@ export function openWholeFolder(out: string, besideModel = false): WholeFolder {
 }
 
 /** What `write` puts into a new folder, whole or not at all. */
-export async function writeWholeFolder<T>(
-  out: string,
-  write: (unfinished: string) => Promise<T>,
-  besideModel = false,
-): Promise<T> {
-  const folder = openWholeFolder(out, besideModel)
+export async function writeWholeFolder<T>(out: string, write: (unfinished: string) => Promise<T>): Promise<T> {
+  const folder = openWholeFolder(out)
   try {
     const result = await write(folder.unfinished)
     folder.commit()
@@ -42,7 +36,9 @@ export async function writeWholeFolder<T>(
   }
 }
 
-function requireNoModel(out: string): void {
+/** A folder that holds a model is refused, unless it is what a killed export left. */
+export function requireNoModel(out: string): void {
+  if (!isFolder(out) || existsSync(join(out, mark))) return
   const old = readdirSync(out).find((name) => /\.(safetensors|bin|pt|pth)$|\.index\.json$|^config\.json$/.test(name))
   if (old) throw new Mismatch({ where: out, expected: 'a folder without a model', got: old })
 }

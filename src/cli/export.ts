@@ -1,6 +1,6 @@
 import { basename, join, resolve } from 'node:path'
 import { Command } from 'commander'
-import { writeWholeFolder } from '../checkpoint/index.ts'
+import { requireNoModel, writeWholeFolder } from '../checkpoint/index.ts'
 import { Mismatch, modelFolder } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { runOfCheckpoint, writeExportedCard } from './exported-card.ts'
@@ -36,7 +36,8 @@ async function run(options: Options): Promise<void> {
 }
 
 /** Writes a whole new model folder or nothing; returns the names of weights and model card. */
-export function exportModel(options: Options): Promise<Set<string>> {
+export async function exportModel(options: Options): Promise<Set<string>> {
+  requireNoModel(options.out)
   return writeWholeFolder(options.out, (unfinished) => exportInto(unfinished, options))
 }
 

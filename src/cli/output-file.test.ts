@@ -8,6 +8,7 @@ import type { Command } from 'commander'
 import { messageOf, packageRoot } from '../core/index.ts'
 import { command as compare } from './compare.ts'
 import { command as data } from './data.ts'
+import { command as exportCommand } from './export.ts'
 import { command as points } from './points.ts'
 import { command as report } from './report.ts'
 import { command as score } from './score.ts'
@@ -76,6 +77,15 @@ test('errors of the file system have the path and the reason', () => {
     /^error: .*cup\.png\/x.*: expected a folder that can be written, got a part of its path is a file/m,
   )
   assert.match(made(at('cup.png')), /^error: .*cup\.png: expected a folder, or a new name, got a file$/m)
+})
+
+test('export refuses a folder that holds a model, and leaves it as it was', async () => {
+  const model = join(packageRoot(), 'assets', 'miniature')
+  mkdirSync(at('taken'))
+  writeFileSync(at('taken/config.json'), 'old')
+  const text = await messageFor(exportCommand(), '--model', model, '--out', at('taken'))
+  assert.match(text, /taken: expected a folder without a model, got config\.json$/)
+  assert.equal(readFileSync(at('taken/config.json'), 'utf8'), 'old')
 })
 
 test('only writes are called writes: a file that cannot be read keeps its own reason', () => {

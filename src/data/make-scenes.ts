@@ -24,7 +24,7 @@ export async function makeScenes(options: MakeScenesOptions): Promise<number> {
   if (got !== undefined)
     throw new Mismatch({ where: out, expected: 'a folder without records', got, hint: 'choose another --out' })
   const write = format === 'jsonl' ? writeJsonl : writeArrow
-  return writeWholeFolder(out, (unfinished) => write({ ...options, out: unfinished }), true)
+  return writeWholeFolder(out, (unfinished) => write({ ...options, out: unfinished }))
 }
 
 function* scenes({ n, seed = 0, size = 112, onProgress }: MakeScenesOptions): Generator<Scene> {
