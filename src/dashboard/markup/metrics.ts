@@ -53,7 +53,7 @@ export function rank(name: string): number {
   return at < 0 ? firstMetrics.length : at
 }
 
-/** `1 step`, `2 steps`. */
+/** `1 step`, `2 steps`. The browser's copy: core imports Node's modules. */
 export const counted = (count: number, word: string) => `${count} ${word}${count === 1 ? '' : 's'}`
 
 const odd: Record<string, number> = { NaN: Number.NaN, Infinity: Number.POSITIVE_INFINITY, '-Infinity': -Infinity }
