@@ -25,8 +25,8 @@ class Boxes extends Segmenter<Record<string, never>> {
     return { height: 512, width: 1024 }
   }
 
-  protected encodeImage() {
-    return {}
+  protected encodeImages(images: readonly object[]) {
+    return images.map(() => ({}))
   }
 
   protected drawAlike(_: object, prompts: readonly ClickPrompt[], options: ClickOptions): ClickMask[] {

@@ -2,7 +2,7 @@
 import type { RgbImage } from '../image/index.ts'
 import { type Mask, maskFromDense } from '../mask/index.ts'
 import type { Module } from '../nn/index.ts'
-import { noGrad, type Tensor } from '../tensor/index.ts'
+import { noGrad, type Tensor, tidy } from '../tensor/index.ts'
 
 /** One prompt: clicks and a box in the frame of the segmenter's input (`inputSize`). */
 export interface ClickPrompt {
@@ -50,29 +50,54 @@ export abstract class Segmenter<F extends object = object, M extends Module = Mo
 
   /** Size of an image in the frame of the input: clicks are scaled to it. */
   abstract inputSize(image: { height: number; width: number }): { height: number; width: number }
-  protected abstract encodeImage(image: RgbImage): F
-  /** Prompts with the same parts and counts. */
+  protected abstract encodeImages(images: readonly RgbImage[]): F[]
+  /** Prompts with the same parts and counts, all on one image or each on another. */
   protected abstract drawAlike(features: F, prompts: readonly ClickPrompt[], options: ClickOptions): ClickMask[]
+  /** Images of one pass. With more than 1 `join` makes their features one batch. */
+  protected readonly imagesTogether: number = 1
+  protected join(features: readonly F[]): F {
+    return features[0]!
+  }
 
   /** Frees the weights. */
   dispose(): void {
     for (const t of this.model.parameters().values()) t.dispose()
   }
 
-  /** The caller owns the features. */
   encode(image: RgbImage): F {
-    this.encodes++
-    return this.encodeImage(image)
+    return this.encodeAll([image])[0]!
+  }
+
+  /** The caller owns the features. */
+  encodeAll(images: readonly RgbImage[]): F[] {
+    this.encodes += images.length
+    const parts = alike(
+      images.map(() => ''),
+      this.imagesTogether,
+    )
+    return parts.flatMap((rows) => this.encodeImages(at(images, rows)))
   }
 
   /** A mask for every prompt on one image. Only prompts of one kind are decoded together: padding points change a mask. */
   draw(features: F, prompts: readonly ClickPrompt[], options: ClickOptions): ClickMask[] {
+    const drawRows = (rows: readonly number[]) => this.drawAlike(features, at(prompts, rows), options)
+    return this.#drawParts(alike(prompts.map(kindOf), options.batch ?? 16), drawRows)
+  }
+
+  /** A mask for one prompt on each of several images. */
+  drawEach(features: readonly F[], prompts: readonly ClickPrompt[], options: readonly ClickOptions[]): ClickMask[] {
+    const kinds = prompts.map((p, r) => `${kindOf(p)} ${options[r]!.height} ${options[r]!.width}`)
+    return this.#drawParts(alike(kinds, this.imagesTogether), (rows) =>
+      tidy(() => this.drawAlike(this.join(at(features, rows)), at(prompts, rows), options[rows[0]!]!)),
+    )
+  }
+
+  #drawParts(parts: readonly number[][], drawRows: (rows: readonly number[]) => ClickMask[]): ClickMask[] {
     const out: ClickMask[] = []
-    for (const rows of alike(prompts, options.batch ?? 16)) {
+    for (const rows of parts) {
       this.decodes++
       this.prompts += rows.length
-      const some = rows.map((r) => prompts[r]!)
-      for (const [i, mask] of this.drawAlike(features, some, options).entries()) out[rows[i]!] = mask
+      for (const [i, mask] of drawRows(rows).entries()) out[rows[i]!] = mask
     }
     return out
   }
@@ -94,13 +119,18 @@ export function clickMasks(
   return masks
 }
 
-/** Rows whose prompts have the same parts and counts, no more than `max` together. */
-function alike(prompts: readonly ClickPrompt[], max: number): number[][] {
+/** Prompts of one kind have the same parts and counts. */
+const kindOf = ({ points, box, previous }: ClickPrompt) =>
+  `${points.length} ${box ? 'box' : ''} ${previous ? 'mask' : ''}`
+
+const at = <T>(all: readonly T[], rows: readonly number[]): T[] => rows.map((r) => all[r]!)
+
+/** Rows of one kind, no more than `max` together. */
+function alike(kinds: readonly string[], max: number): number[][] {
   const groups = new Map<string, number[][]>()
-  prompts.forEach((p, r) => {
-    const key = `${p.points.length} ${p.box ? 'box' : ''} ${p.previous ? 'mask' : ''}`
-    const runs = groups.get(key) ?? [[]]
-    groups.set(key, runs)
+  kinds.forEach((kind, r) => {
+    const runs = groups.get(kind) ?? [[]]
+    groups.set(kind, runs)
     if (runs.at(-1)!.length === max) runs.push([])
     runs.at(-1)!.push(r)
   })

@@ -60,7 +60,8 @@ export class MobileSamFamily implements PromptableFamily<RgbImage, SamPicture> {
   }
 
   encode(images: readonly RgbImage[]): SamPicture[] {
-    return images.map((image) => this.featuresOf({ ...this.#predictor.encode(image) }, image))
+    const read = this.#predictor.encodeAll(images)
+    return images.map((image, i) => this.featuresOf({ ...read[i] }, image))
   }
 
   tensorsOf({ embedding }: SamPicture): Record<string, Tensor> {

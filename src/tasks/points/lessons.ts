@@ -72,8 +72,8 @@ export function lessonOf(setup: PointSetup, record: PointRecord) {
         ? drawFirst(setup, sam.encode(record.image), record, positive).mask
         : null
     const first = config.mode === 'second-look' ? seen : null
-    const image = withFirst(config, record.image, seen)
-    const { frame, prompt } = askAbout(setup, record, positive, image, seen)
+    const shown = withFirst(config, record.image, seen)
+    const { frame, prompt } = askAbout(setup, { record, positive, shown, first: seen })
     const print = (p: Point) => printedPoint(p, config.coords, frame, record.image)
     const click = first && oracleClick(record.mask, first, config.mode)
     const clicked = (label: 0 | 1) => (click?.label === label ? [click.point] : [])

@@ -86,7 +86,7 @@ test('each look is scored under the image it saw; a shorter trajectory is padded
   const direct = plain(() => {
     const [after] = replyToLooks(setup, item, [wordsOf([said(first)])])
     const image = withContour(item.record.image, after!.mask1!)
-    const asked = askAbout(setup, item.record, item.positive, image)
+    const asked = askAbout(setup, { ...item, shown: image, first: null })
     const scored = (prompt: typeof item.prompt, text: string) =>
       teacherForce(setup.policy.model, prompt, [said(text).ids])
         .logProbs(1)

@@ -49,7 +49,8 @@ function advance(setup: PointSetup, item: PointItem, walk: Walk, { text, finishe
 }
 
 function promptOf(setup: PointSetup, item: PointItem, { mask }: Walk): PromptIds {
-  return noGrad(() => askAbout(setup, item.record, item.positive, withContour(item.record.image, mask.mask)).prompt)
+  const { record, positive } = item
+  return noGrad(() => askAbout(setup, { record, positive, shown: withContour(record.image, mask.mask) }).prompt)
 }
 
 /** K trajectories of each item. */

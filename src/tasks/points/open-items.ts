@@ -1,6 +1,6 @@
 import { keep } from '../../tensor/index.ts'
 import type { WorkItem } from '../kind.ts'
-import { openItem, type PointItem, type PointSetup, releaseItem, tensorsOfItem } from './item.ts'
+import { openAll, type PointItem, type PointSetup, releaseItem, tensorsOfItem } from './item.ts'
 import { pointRecord } from './records.ts'
 
 /** Items that are in work, or were a moment ago: read once, however often a step asks. */
@@ -25,16 +25,19 @@ export class OpenItems {
       this.#open.delete(id)
       releaseItem(this.#setup, item)
     }
-    return work.map((one) => this.#at(one))
-  }
-
-  #at({ id, example }: WorkItem): PointItem {
-    const known = this.#open.get(id)
-    const item = known ?? openItem(this.#setup, pointRecord(example))
-    if (!known) for (const t of tensorsOfItem(this.#setup, item)) keep(t) // the item outlives the current scope
-    this.#open.delete(id) // the last one used is the last in order
-    this.#open.set(id, item)
-    return item
+    const unread = work.filter(({ id }, i) => !this.#open.has(id) && work.findIndex((one) => one.id === id) === i)
+    const opened = openAll(
+      this.#setup,
+      unread.map(({ example }) => pointRecord(example)),
+    )
+    for (const item of opened) for (const t of tensorsOfItem(this.#setup, item)) keep(t) // it outlives the current scope
+    unread.forEach(({ id }, i) => void this.#open.set(id, opened[i]!))
+    return work.map(({ id }) => {
+      const item = this.#open.get(id)!
+      this.#open.delete(id) // the last one used is the last in order
+      this.#open.set(id, item)
+      return item
+    })
   }
 
   close(): void {

@@ -195,11 +195,11 @@ test('an item that is asked for again stays open; those that nobody asks for mak
 
 test('one SAM2 serves the task and its evaluation; neither reads an image more than once', () => {
   const family = openFamily(join(golden, 'qwen2_5_vl-tiny'), { dtype: 'float32' })
-  const encode = Sam2Predictor.prototype.encode
+  const { encodeAll } = Sam2Predictor.prototype
   const read = new Map<Sam2Predictor, number>()
-  Sam2Predictor.prototype.encode = function (image) {
-    read.set(this, (read.get(this) ?? 0) + 1)
-    return encode.call(this, image)
+  Sam2Predictor.prototype.encodeAll = function (images) {
+    read.set(this, (read.get(this) ?? 0) + images.length)
+    return encodeAll.call(this, images)
   }
   try {
     const [own] = points.build(family, config)
@@ -208,7 +208,7 @@ test('one SAM2 serves the task and its evaluation; neither reads an image more t
     assert.equal(scores.length, 1)
     assert.deepEqual([...read.values()], [2], 'one predictor, once in training and once in evaluation')
   } finally {
-    Sam2Predictor.prototype.encode = encode
+    Sam2Predictor.prototype.encodeAll = encodeAll
   }
 })
 

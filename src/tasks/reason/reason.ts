@@ -55,7 +55,7 @@ export function reasonSetup(
 function lessonOf(setup: ReasonSetup, record: PointRecord, { seed, step }: BatchPosition) {
   const { reason, policy } = setup
   return noGrad(() => {
-    const { frame, prompt } = askAbout(setup, record, positiveOf(record), record.image)
+    const { frame, prompt } = askAbout(setup, { record, positive: positiveOf(record), shown: record.image })
     const random = stream(seed, 'taught noise', step, record.id)
     const objects = truthOf(record, frame, formOf(reason.preset))
     const moved = objects.map((object) => displaced(object, reason.taughtNoise, frame, random))
