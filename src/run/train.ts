@@ -189,6 +189,7 @@ class TrainWork implements Work {
       return { report, updated: true }
     } catch (error) {
       this.#skipped.skip(number + 1, error)
+      for (const task of this.#run.tasks) await batch.ready?.(task) // of those after the one that failed
       return { report, updated: false }
     }
   }

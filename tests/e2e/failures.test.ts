@@ -136,6 +136,17 @@ test('onNonFinite skip leaves weights, EMA and optimizer as they were, notes it,
   assert.match(warning!.text!, /loop1 loss/)
 })
 
+test('a skipped update of the first task leaves the samples of the others scored, also in a checkpoint', async () => {
+  const rl = { scaleRewards: 'none' as const, numIterations: 2 }
+  const more = { rl, loop2: { weight: 1 }, adaptiveLoops: true, onNonFinite: 'skip' as const }
+  const result = await train(configOf('skip-adaptive', more), bursting(2))
+  assert.equal(result.step, 4)
+  const samples = lines('skip-adaptive', 'samples').filter(({ step }) => step === 3)
+  assert.deepEqual(samples.map(({ loop }) => loop), ['loop1', 'loop1', 'loop2', 'loop2']) // biome-ignore format: one line
+  const state = JSON.parse(readFileSync(join(at('skip-adaptive'), 'checkpoint_step_3', 'state.json'), 'utf8'))
+  assert.deepEqual(state.generation.groups.map(({ scores }: { scores: unknown[] }) => scores.length), [2, 2]) // biome-ignore format: one line
+})
+
 function weightsOf(name: string, step: number): Map<string, string> {
   const files = [...runBytes(at(name))].filter(([path]) => path.endsWith('.safetensors'))
   const mine = files.filter(([path]) => path.startsWith(`checkpoint_step_${step}/`))
