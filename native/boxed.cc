@@ -60,11 +60,6 @@ c10::Scalar scalarOf(Reader& r) {
   return c10::Scalar(static_cast<int64_t>(value));
 }
 
-c10::Device deviceOf(double word) {
-  const auto code = static_cast<int>(word);
-  return c10::Device(static_cast<c10::DeviceType>(code >> 8), static_cast<c10::DeviceIndex>((code & 255) - 1));
-}
-
 at::Generator generatorOf(double word) {
   auto& all = engine().generators;
   TORCH_CHECK(word >= 0 && word < static_cast<double>(all.size()), "unknown generator");

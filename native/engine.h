@@ -142,4 +142,10 @@ int kernelModule(const void* image);
 int kernelFunction(int module, const std::string& name, int shared);  // shared: maximum bytes of a launch
 void kernelLaunch(const double* command);
 
+// Type and index + 1 of a device, as the buffer has them.
+inline c10::Device deviceOf(double word) {
+  const auto code = static_cast<int>(word);
+  return c10::Device(static_cast<c10::DeviceType>(code >> 8), static_cast<c10::DeviceIndex>((code & 255) - 1));
+}
+
 }  // namespace rt

@@ -29,14 +29,19 @@ ENTRY(meta) {
   END_CALL
 }
 
-// buffer = dtype, ndim, sizes... ; argument: typed array -> buffer[0] = handle
+// buffer = dtype of the array, dtype and device of the tensor, ndim, sizes... ; argument: typed array -> buffer[0] = handle
 ENTRY(fromTyped) {
   BODY
   auto [data, size] = a.bytes(0);
-  auto shape = shapeAt(buf() + 1);
-  at::Tensor t = at::empty(shape, at::TensorOptions().dtype(static_cast<at::ScalarType>(buf()[0])));
+  const auto own = static_cast<at::ScalarType>(buf()[0]), dtype = static_cast<at::ScalarType>(buf()[1]);
+  const c10::Device device = rt::deviceOf(buf()[2]);
+  const auto shape = shapeAt(buf() + 3);
+  const bool plain = dtype == own && device.is_cpu();
+  at::Tensor t = plain ? at::empty(shape, own) : at::from_blob(data, shape, own);
   TORCH_CHECK(t.nbytes() == size, "the array has ", size, " bytes, shape ", t.sizes(), " needs ", t.nbytes());
-  if (size) std::memcpy(t.data_ptr(), data, size);
+  if (plain && size) std::memcpy(t.data_ptr(), data, size);
+  if (dtype != own) t = t.to(dtype);  // on the host: fewer bytes to the device
+  if (!device.is_cpu()) t = t.to(device, dtype, /*non_blocking=*/true);
   buf()[0] = engine().table.put(std::move(t));
   END_CALL
 }

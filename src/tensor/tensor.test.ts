@@ -54,7 +54,12 @@ for (const dtype of dtypes)
 test('a typed array that is a window of a larger buffer is read from its own offset', () => {
   tidy(() => {
     const whole = Float32Array.of(9, 1, 2, 9)
-    assert.deepEqual(tensor(whole.subarray(1, 3), [2]).numbers(), [1, 2])
+    for (const dtype of ['float32', 'bfloat16', 'int64'] as const) {
+      const t = tensor(whole.subarray(1, 3), [2], { dtype })
+      whole.fill(9)
+      assert.deepEqual([t.dtype, t.numbers()], [dtype, [1, 2]])
+      whole.set([1, 2], 1)
+    }
   })
 })
 

@@ -1,5 +1,5 @@
 import { Mismatch } from '../core/index.ts'
-import { buffer, type DType, dtypeCodes, native, op, wrapWith } from '../engine/index.ts'
+import { buffer, type DType, deviceCode, dtypeCodes, native, op, wrapWith } from '../engine/index.ts'
 import { dtypeByCode, dtypeOf, type TypedArray, typedArray } from './dtype.ts'
 import { TensorOps } from './ops.gen.ts'
 
@@ -219,10 +219,7 @@ export function tensor(
 ): Tensor {
   const options = (Array.isArray(shapeOrOptions) ? maybe : (shapeOrOptions as TensorOptions | undefined)) ?? {}
   const shape = Array.isArray(shapeOrOptions) ? (shapeOrOptions as readonly number[]) : undefined
-  const made = ArrayBuffer.isView(data)
-    ? fromTyped(data, shape ?? [data.length], options)
-    : fromNested(data, shape, options)
-  return options.device && options.device !== 'cpu' ? moved(made, options.device) : made
+  return ArrayBuffer.isView(data) ? fromTyped(data, shape ?? [data.length], options) : fromNested(data, shape, options)
 }
 
 /** An int64 tensor (ids, positions, indices) from plain numbers; shape and options as in `tensor`. */
@@ -247,31 +244,17 @@ function wideWords(values: ArrayLike<number>): BigInt64Array {
   return new BigInt64Array(words.buffer)
 }
 
-/**
- * The one way of numbers from the host to a device, which does not wait for what the device is doing. The source goes at once: what is not
- * pinned was staged when the call returns, as libtorch's own copies rely on. Memory that is pinned would have to stay.
- */
-function moved(t: Tensor, device: string): Tensor {
-  const out = t.to(device, { nonBlocking: true })
-  t.dispose()
-  return out
-}
-
 function fromNested(data: Nested, shape: readonly number[] | undefined, options: TensorOptions): Tensor {
   const flat: number[] = []
   const found: number[] = []
   flatten(data, flat, found, 0)
   const dtype = options.dtype ?? (typeof data === 'boolean' ? 'bool' : 'float32')
-  if (dtype === 'bfloat16' || dtype === 'float16') {
-    const wide = put(Float32Array.from(flat), 'float32', shape ?? found)
-    const narrow = wide.to(dtype)
-    wide.dispose()
-    return narrow
-  }
+  if (dtype === 'bfloat16' || dtype === 'float16')
+    return put(Float32Array.from(flat), 'float32', shape ?? found, options)
   const array = typedArray(dtype, flat.length)
   if (array instanceof BigInt64Array) for (let i = 0; i < flat.length; i++) array[i] = BigInt(whole(flat[i]!))
   else for (let i = 0; i < flat.length; i++) array[i] = flat[i]!
-  return put(array, dtype, shape ?? found)
+  return put(array, dtype, shape ?? found, options)
 }
 
 function whole(value: number): number {
@@ -286,24 +269,26 @@ function fromTyped(data: TypedArray, shape: readonly number[], options: TensorOp
   const expected = 'bfloat16 or float16 for a Uint16Array'
   if (!own) throw new Mismatch({ where: 'tensor', field: 'dtype', expected, got: options.dtype ?? 'none' })
   const asBool = options.dtype === 'bool' && data instanceof Uint8Array
-  const made = put(data, asBool ? 'bool' : own, shape)
-  if (!options.dtype || asBool || options.dtype === own) return made
-  const cast = made.to(options.dtype)
-  made.dispose()
-  return cast
+  return put(data, asBool ? 'bool' : own, shape, options)
 }
 
-function put(data: TypedArray, dtype: DType, shape: readonly number[]): Tensor {
+/**
+ * The one way of numbers from the host to a device, in one call that reads them where they are and does not wait for what the device is
+ * doing: what is not pinned was staged when the call returns, as libtorch's own copies rely on.
+ */
+function put(data: TypedArray, own: DType, shape: readonly number[], options: TensorOptions): Tensor {
   const bad = shape.find((n) => !Number.isInteger(n) || n < 0)
   if (bad !== undefined)
     throw new Mismatch({ where: 'tensor', field: 'shape', expected: 'whole numbers from 0', got: bad })
   const need = shape.reduce((a, b) => a * b, 1)
   if (need !== data.length)
     throw new Mismatch({ where: 'tensor', field: 'shape', expected: `${data.length} elements`, got: `[${shape}]` })
-  buffer[0] = dtypeCodes[dtype]
-  buffer[1] = shape.length
+  buffer[0] = dtypeCodes[own]
+  buffer[1] = dtypeCodes[options.dtype ?? own]
+  buffer[2] = deviceCode(options.device ?? 'cpu', 'tensor')
+  buffer[3] = shape.length
   shape.forEach((n, i) => {
-    buffer[2 + i] = n
+    buffer[4 + i] = n
   })
   native().fromTyped(data)
   return make(buffer[0]!)
