@@ -78,24 +78,28 @@ export function oracleClick(target: Mask, current: Mask, mode: PointMode): Click
 /** Distances of the baselines are those of an image of 840 pixels. */
 const scaleOf = (mask: Mask) => Math.max(mask.width, mask.height) / 840
 
+/** The box of an object, grown by what negative points may be away from it, inside the image. */
+function grownBox(target: Mask): Box {
+  const margin = 50 * scaleOf(target)
+  const [x, y, w, h] = maskBox(target)
+  const [left, top] = [x, y].map((at) => Math.max(0, Math.ceil(at - margin))) as [number, number]
+  const right = Math.min(target.width - 1, Math.floor(x + w - 1 + margin))
+  return [left, top, right, Math.min(target.height - 1, Math.floor(y + h - 1 + margin))]
+}
+
 /** Pixels outside the object and inside its grown box, row by row. */
 function candidates(target: Mask): number[] {
-  const margin = 50 * scaleOf(target)
-  const { width, height } = target
-  const [x, y, w, h] = maskBox(target)
+  const [left, top, right, bottom] = grownBox(target)
   const dense = toDense(target)
   const out: number[] = []
-  for (let v = 0; v < height; v++)
-    for (let u = 0; u < width; u++) {
-      const near = u >= x - margin && u <= x + w - 1 + margin && v >= y - margin && v <= y + h - 1 + margin
-      if (near && !dense[v * width + u]) out.push(v * width + u)
-    }
+  for (let v = top; v <= bottom; v++)
+    for (let at = v * target.width + left; at <= v * target.width + right; at++) if (!dense[at]) out.push(at)
   return out
 }
 
 /** Negative points anywhere around the object: one uniform number each. */
 export function randomNegatives(target: Mask, count: number, random: Pick<RandomStream, 'uniform'>): Point[] {
-  if (maskArea(target) === 0) return []
+  if (count === 0 || maskArea(target) === 0) return []
   const rest = candidates(target)
   const out: Point[] = []
   while (out.length < count && rest.length > 0) {
@@ -107,18 +111,30 @@ export function randomNegatives(target: Mask, count: number, random: Pick<Random
 
 /** Negative points close around the object, nearest first, apart from each other. */
 export function heuristicNegatives(target: Mask, count: number): Point[] {
-  if (maskArea(target) === 0) return []
+  if (count === 0 || maskArea(target) === 0) return []
   const s = scaleOf(target)
-  const { width, height } = target
-  const outside = toDense(target).map((on) => 1 - on)
-  const d2 = squaredDistances(outside, width, height, false)
-  const ring = candidates(target).filter((i) => d2[i]! > 5 * s * (5 * s) && d2[i]! < 50 * s * (50 * s))
-  ring.sort((a, b) => d2[a]! - d2[b]! || a - b)
+  const [left, top, right, bottom] = grownBox(target)
+  const [width, height] = [right - left + 1, bottom - top + 1]
+  const dense = toDense(target)
+  const outside = new Uint8Array(width * height)
+  for (let y = 0, from = top * target.width + left; y < height; y++, from += target.width)
+    outside.set(dense.subarray(from, from + width), y * width)
+  const d2 = squaredDistances(
+    outside.map((on) => 1 - on),
+    width,
+    height,
+    false,
+  )
   const taken: Point[] = []
-  for (const i of ring) {
-    if (taken.length === count) break
-    const [x, y] = [i % width, Math.floor(i / width)]
-    if (taken.every(([u, v]) => (x - u) * (x - u) + (y - v) * (y - v) >= 20 * s * (20 * s))) taken.push([x, y])
+  while (taken.length < count) {
+    let best = -1
+    for (let i = 0; i < d2.length; i++) {
+      if (d2[i]! <= 5 * s * (5 * s) || d2[i]! >= (d2[best] ?? 50 * s * (50 * s))) continue
+      const [x, y] = [left + (i % width), top + Math.floor(i / width)]
+      if (taken.every(([u, v]) => (x - u) * (x - u) + (y - v) * (y - v) >= 20 * s * (20 * s))) best = i
+    }
+    if (best < 0) break
+    taken.push([left + (best % width), top + Math.floor(best / width)])
   }
   return taken
 }
