@@ -35,7 +35,11 @@ export const PointsConfig = PointAnswerConfig.extend({
     840,
     "side that images are stretched to, or native: the processor's size",
   ),
-  showMask: setting(z.boolean(), false, 'negatives: show the first mask, red in the image and its box in the question'),
+  showMask: setting(
+    z.boolean(),
+    false,
+    'negatives: show the first mask, red in the image and its box in the question, and the given points as green dots',
+  ),
   wording: oneOf(['full', 'short'], 'the question in sentences, or in a few words for small models'),
   noTarget: oneOf(
     ['drop', 'keep'],

@@ -62,7 +62,7 @@ export function openAll(setup: PointSetup, records: readonly PointRecord[], read
     setup,
     records.map((record, i) => {
       const first = firsts[i]?.mask ?? null
-      return { record, positive: positives[i]!, shown: withFirst(config, record.image, first), first }
+      return { record, positive: positives[i]!, shown: withFirst(config, record.image, first, positives[i]!), first }
     }),
   )
   return records.map((record, i) => {
@@ -126,10 +126,23 @@ export function positiveOf({ mask, box, points }: PointRecord): PositivePrompt {
   return { box: box ?? derived?.box ?? null, points: [...(points ?? derived?.points ?? [])] }
 }
 
-/** The image that the policy reads: second-look draws the border of the first mask, showMask tints its pixels. */
-export function withFirst({ mode, showMask }: PointsConfig, image: RgbImage, first: Mask | null): RgbImage {
-  if (first && showMask) return overlay(image, first, [255, 0, 0])
-  return first && mode === 'second-look' ? withContour(image, first) : image
+/** The image that the policy reads: second-look draws the border of the first mask, showMask tints its pixels and marks the clicks. */
+export function withFirst(config: PointsConfig, image: RgbImage, first: Mask | null, to: PositivePrompt): RgbImage {
+  if (first && config.showMask) return withDots(overlay(image, first, [255, 0, 0]), givenPrompt(config, to).points)
+  return first && config.mode === 'second-look' ? withContour(image, first) : image
+}
+
+/** Green discs with a fortieth of the longer side as radius. */
+export function withDots(image: RgbImage, points: readonly Point[]): RgbImage {
+  const { width, height } = image
+  const radius = Math.max(width, height) / 40
+  const data = image.data.slice()
+  const from = (at: number) => Math.max(0, Math.ceil(at - radius))
+  for (const [x, y] of points)
+    for (let v = from(y); v <= Math.min(height - 1, y + radius); v++)
+      for (let u = from(x); u <= Math.min(width - 1, x + radius); u++)
+        if ((u - x) ** 2 + (v - y) ** 2 <= radius ** 2) data.set([0, 255, 0], 3 * (v * width + u))
+  return { ...image, data }
 }
 
 export function withContour(image: RgbImage, mask: Mask): RgbImage {

@@ -72,7 +72,7 @@ export function lessonOf(setup: PointSetup, record: PointRecord) {
         ? drawFirst(setup, sam.encode(record.image), record, positive).mask
         : null
     const first = config.mode === 'second-look' ? seen : null
-    const shown = withFirst(config, record.image, seen)
+    const shown = withFirst(config, record.image, seen, positive)
     const { frame, prompt } = askAbout(setup, { record, positive, shown, first: seen })
     const print = (p: Point) => printedPoint(p, config.coords, frame, record.image)
     const click = first && oracleClick(record.mask, first, config.mode)

@@ -212,7 +212,7 @@ test('one SAM2 serves the task and its evaluation; neither reads an image more t
   }
 })
 
-test('showMask tints the pixels of the first mask half red in the image that the policy reads', () => {
+test('showMask tints the pixels of the first mask half red and marks the given point in the image that the policy reads', () => {
   const policy = requireAsking(openFamily(join(golden, 'qwen2_5_vl-tiny'), { dtype: 'float32' }))
   const drawing = join(import.meta.dirname, '../../../assets/points-miniature/sam2')
   const sam = new Sam2Predictor(openSam2(drawing, { dtype: 'float32' }).model)
@@ -220,18 +220,24 @@ test('showMask tints the pixels of the first mask half red in the image that the
   const read = (input: PointsInput, image = record.image) =>
     inScope(() => {
       const settings = { policy, sam, config: resolvePoints({ imageSize: 56, ...input }), maxNewTokens: 4 }
-      const { features, first } = openItem(settings, { ...record, image })
+      const { features, first, positive } = openItem(settings, { ...record, image })
       const values = Object.values(policy.tensorsOf(features)).flatMap((t) => [...t.to('float32').contiguous().array()])
-      return { values, first: first!.mask }
+      return { values, first: first!.mask, point: positive.points[0]! }
     })
-  const { values, first } = read({})
+  const positivePrompt = 'point'
+  const { values, first, point } = read({ positivePrompt })
   const data = record.image.data.slice()
   toDense(first).forEach((on, i) => {
     if (on) for (const c of [0, 1, 2]) data[3 * i + c] = Math.round((data[3 * i + c]! + (c === 0 ? 255 : 0)) / 2)
   })
-  const shown = read({ showMask: true }).values
+  const [x, y] = point
+  const { width, height } = record.image
+  for (let i = 0; i < width * height; i++)
+    if (Math.hypot((i % width) - x, Math.floor(i / width) - y) <= Math.max(width, height) / 40)
+      data.set([0, 255, 0], 3 * i)
+  const shown = read({ showMask: true, positivePrompt }).values
   assert.notDeepEqual(shown, values)
-  assert.deepEqual(shown, read({}, { ...record.image, data }).values)
+  assert.deepEqual(shown, read({ positivePrompt }, { ...record.image, data }).values)
 })
 
 test('settings that cannot work are refused by name', () => {
