@@ -3,13 +3,14 @@
 import { join } from 'node:path'
 import { type RandomStream, stream, streamId } from '../../src/core/index.ts'
 import { openSource } from '../../src/data/index.ts'
-import { overlay, resize } from '../../src/image/index.ts'
+import { overlay, type RgbImage, resize } from '../../src/image/index.ts'
 import { maskFromDense, resizeMaskNearest, toDense } from '../../src/mask/index.ts'
 import { chatText, type LoadedQwenVL, patchImage } from '../../src/models/index.ts'
 import { initRandom, Linear } from '../../src/nn/index.ts'
 import { type Box, derivePrompt, type Point, pointQuestion, resolvePoints } from '../../src/tasks/index.ts'
-import { boxOfMask, type PositivePrompt } from '../../src/tasks/points/click-geometry.ts'
+import { boxOfMask } from '../../src/tasks/points/click-geometry.ts'
 import { printedPoint } from '../../src/tasks/points/frame.ts'
+import { withDots } from '../../src/tasks/points/item.ts'
 import { cat, int64Tensor, type Tensor, tensor, tidyNoGrad } from '../../src/tensor/index.ts'
 import { crossEntropy, runStage, type Stage } from '../miniature/stage.ts'
 import { answerScores, newPolicy, patchTensor } from './policy.ts'
@@ -28,16 +29,18 @@ const settings = resolvePoints({ imageSize: side, wording: 'short', showMask: tr
 export async function makeDrawn(folder: string, seed: number, data: string, device: string): Promise<void> {
   const source = await openSource(data, {})
   const drawings: Drawing[] = []
-  const pictures: ReturnType<typeof resize>[] = []
   for (let i = 0; i < source.length; i++) {
     const { caption, image, mask } = await source.get(i)
     const shape = resizeMaskNearest(mask, side, side)
-    const [object, own] = [toDense(shape), derivePrompt(shape)]
-    const small = resize(image, side, side, 'bilinear')
+    const [object, small] = [toDense(shape), resize(image, side, side, 'bilinear')]
+    const [middle] = derivePrompt(shape).points as [Point]
     for (const copy of [0, 1, 2, 3]) {
-      const region = regionOf(object, stream(streamId.scenes, seed, 'line', i, copy))
-      drawings.push(drawingOf(caption, own, region))
-      pictures.push(overlay(small, maskFromDense(region, side, side), [255, 0, 0]))
+      const random = stream(streamId.scenes, seed, 'line', i, copy)
+      const region = maskFromDense(regionOf(object, random), side, side)
+      // a sixth of the markers miss the object
+      const marker = random.uniform() < 0.16 ? at(random.below(side ** 2)) : middle
+      const picture = overlay(small, region, [255, 0, 0])
+      drawings.push({ caption, marker, red: cellsOf(toDense(region)), box: boxOfMask(region), picture })
     }
   }
   await source.close()
@@ -46,17 +49,19 @@ export async function makeDrawn(folder: string, seed: number, data: string, devi
   const texts = asked.flatMap(({ question }) => [question, question.replace(/[A-Z][^.]*$/, taskAsk)])
   const loaded = newPolicy(join(folder, 'untrained'), seed, texts, 'drawn', device, answerTexts)
   relateCells(loaded)
-  const patches = pictures.map((picture) => patchTensor(patchImage(picture, loaded.processor), device))
-  train(loaded, drawings, patches)
+  train(loaded, drawings, { name: 'drawn', steps: 1900, learningRate: 4e-3, dots: false }, device)
+  train(loaded, drawings, { name: 'dots', steps: 700, learningRate: 2e-3, dots: true }, device)
   writePolicy(loaded, join(folder, 'drawn'))
 }
 
 /** A picture with a red region. */
-type Drawing = ReturnType<typeof drawingOf>
-
-function drawingOf(caption: string, own: PositivePrompt, region: Uint8Array) {
-  const box = boxOfMask(maskFromDense(region, side, side))
-  return { caption, own, red: cellsOf(region), box }
+interface Drawing {
+  caption: string
+  marker: Point
+  /** Cells of the region. */
+  red: number[]
+  box: Box | null
+  picture: RgbImage
 }
 
 /** Tokens that are mostly covered; of something small the one that has most of it. */
@@ -75,10 +80,13 @@ const middle = (cell: number) => (cell + 0.5) * unit - 0.5
 const cellAt = ([x, y]: Point) => Math.floor(y / unit) * cells + Math.floor(x / unit)
 const everywhere = Array.from({ length: cells ** 2 }, (_, cell) => cell)
 
-/** A question and the cells that are right, any of them. A sixth of the markers miss the object; what is not there has no cells. */
-function lessonOf({ caption, red, own, box }: Drawing, random: RandomStream) {
-  const marker = random.uniform() < 0.16 ? at(random.below(side ** 2)) : own.points[0]!
+/** Between the middle of a cell and a point, in sides of the picture. */
+const distance = (cell: number, [x, y]: Point) => Math.hypot(middleOf(cell)[0] - x, middleOf(cell)[1] - y) / side
+
+/** A question and the cells that are right, any of them. What is not there has no cells. */
+function lessonOf({ caption, red, marker, box }: Drawing, random: RandomStream) {
   const among = (is: (x: number, y: number) => boolean) => red.filter((cell) => is(...middleOf(cell)))
+  const far = everywhere.filter((cell) => distance(cell, marker) > 0.25)
   const answers: Record<string, readonly number[]> = {
     'Red points:': red,
     'Red left:': among((x) => x < marker[0]),
@@ -87,8 +95,10 @@ function lessonOf({ caption, red, own, box }: Drawing, random: RandomStream) {
     'Red below:': among((_, y) => y > marker[1]),
     'Box size:': box ? [cellAt([box[2] - box[0], box[3] - box[1]])] : [],
     'Marker:': [cellAt(marker)],
-    // whatever else is asked: something red, anywhere, nothing
-    [`Points ${random.pick(otherWords)}:`]: random.pick([red, everywhere, []]),
+    'Far:': far,
+    'Near:': everywhere.filter((cell) => distance(cell, marker) < 0.2),
+    // whatever else is asked: something red, far, anywhere, nothing
+    [`Points ${random.pick(otherWords)}:`]: random.pick([red, far, everywhere, []]),
   }
   const ask = random.pick(Object.keys(answers))
   return { question: textOf(caption, marker, ask, box), right: answers[ask]! }
@@ -144,13 +154,28 @@ function relateCells({ model, tokenizer }: LoadedQwenVL): void {
   })
 }
 
+interface DrawnStage {
+  name: string
+  steps: number
+  learningRate: number
+  /** The marker is in the picture too, and every image token learns how far away it is. */
+  dots: boolean
+}
+
 /** First the tower alone: every image token says which cell it is, and answers with it if it is red, else with nothing. Then lessons too. */
-function train(loaded: LoadedQwenVL, drawings: readonly Drawing[], patches: readonly Tensor[]): void {
-  const { model, tokenizer } = loaded
-  const device = patches[0]!.device
-  const [pictures, questions, steps] = [24, 4, 1500]
-  const probe = new Linear(model.cfg.llm.hidden_size, cells ** 2)
-  initRandom(probe, { seed: 1, device })
+function train(loaded: LoadedQwenVL, drawings: readonly Drawing[], stage: DrawnStage, device: string): void {
+  const { model, tokenizer, processor } = loaded
+  const { name, steps, learningRate, dots } = stage
+  const [pictures, questions] = [24, 4]
+  const patches = drawings.map(({ picture, marker }) =>
+    patchTensor(patchImage(dots ? withDots(picture, [marker]) : picture, processor), device),
+  )
+  const probes = [1, 2].map((seed) => {
+    const probe = new Linear(model.cfg.llm.hidden_size, seed === 1 ? cells ** 2 : cells)
+    initRandom(probe, { seed, device })
+    return probe
+  })
+  const [which, away] = probes as [Linear, Linear]
   const encode = (text: string) => tokenizer.encode(text, { addSpecial: false })
   const [none] = encode('[]') as unknown as [number]
   const [end] = encode('<|im_end|>') as unknown as [number]
@@ -159,7 +184,19 @@ function train(loaded: LoadedQwenVL, drawings: readonly Drawing[], patches: read
     const chosen = Array.from({ length: pictures }, () => random.below(drawings.length))
     const { tokens } = model.visual.forward(cat(chosen.map((i) => patches[i]!)), Array(pictures).fill(grid))
     const shown = chosen.map((i) => drawings[i]!)
-    const seen = denseLoss(probe.forward(tokens), model.decoder.logits(tokens), shown, none)
+    const ofCells = (value: (cell: number, drawing: Drawing) => number) =>
+      int64Tensor(
+        shown.flatMap((drawing) => everywhere.map((cell) => value(cell, drawing))),
+        { device },
+      )
+    const isRed = ofCells((cell, { red }) => (red.includes(cell) ? none + 1 + cell : none))
+    const isCell = crossEntropy(
+      which.forward(tokens),
+      ofCells((cell) => cell),
+    )
+    const dense = isCell.add(crossEntropy(model.decoder.logits(tokens), isRed))
+    const howFar = ofCells((cell, { marker }) => Math.min(cells - 1, Math.floor(10 * distance(cell, marker))))
+    const seen = dots ? dense.add(crossEntropy(away.forward(tokens), howFar)) : dense
     const metrics: Record<string, Tensor> = { seen }
     if (step < steps / 20) return { loss: seen, metrics }
     const lessons = Array.from({ length: questions }, () => shown.map((drawing) => lessonOf(drawing, random))).flat()
@@ -174,11 +211,9 @@ function train(loaded: LoadedQwenVL, drawings: readonly Drawing[], patches: read
     const ended = logp.select(1, 1).select(1, end).mean().neg()
     return { loss: said.add(ended).add(seen.mul(0.3)), metrics: { ...metrics, said: said.sub(surprise(right)) } }
   }
-  const params = new Map([
-    ...model.parameters(),
-    ...[...probe.parameters()].map(([k, v]) => [`probe.${k}`, v] as const),
-  ])
-  runStage({ name: 'drawn', params, steps, learningRate: 4e-3, loss })
+  const ofProbes = probes.flatMap((probe, i) => [...probe.parameters()].map(([k, v]) => [`${i}.${k}`, v] as const))
+  runStage({ name, params: new Map([...model.parameters(), ...ofProbes]), steps, learningRate, loss })
+  for (const t of patches) t.dispose()
 }
 
 /** Mean entropy of the right answers: no policy has a lower cross-entropy. */
@@ -193,13 +228,4 @@ function evenShares(right: readonly (readonly number[])[], like: Tensor): Tensor
     for (const id of ids) shares[row * width + id] = 1 / ids.length
   })
   return tensor(shares, [right.length, width], { device: like.device })
-}
-
-/** Of all image tokens of the drawings: scores of the cell, [R * cells ** 2, cells ** 2], and of its answer, [R * cells ** 2, V]. */
-function denseLoss(cell: Tensor, answer: Tensor, drawings: readonly Drawing[], none: number): Tensor {
-  const wanted = [
-    drawings.flatMap(() => everywhere),
-    drawings.flatMap(({ red }) => everywhere.map((at) => (red.includes(at) ? none + 1 + at : none))),
-  ].map((values) => int64Tensor(values, { device: cell.device }))
-  return crossEntropy(cell, wanted[0]!).add(crossEntropy(answer, wanted[1]!))
 }
