@@ -38,7 +38,7 @@ export const PointsConfig = PointAnswerConfig.extend({
   showMask: setting(
     z.boolean(),
     false,
-    'negatives: show the first mask, red in the image and its box in the question, and the given points as green dots',
+    'negatives: show the first mask (red in the image, its box in the question) and the given points (green)',
   ),
   wording: oneOf(['full', 'short'], 'the question in sentences, or in a few words for small models'),
   noTarget: oneOf(
