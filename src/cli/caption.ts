@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { spellControls } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { choice, inEngine, type ModelOptions, modelCommand, openModel, readRegion } from './model.ts'
 
@@ -33,7 +34,7 @@ export function command(): Command {
 
 async function run(options: Options): Promise<void> {
   const result = await inEngine<Caption>(import.meta.url, 'captionWork', options)
-  process.stdout.write(`${options.json ? JSON.stringify(result) : result.caption}\n`)
+  process.stdout.write(`${options.json ? JSON.stringify(result) : spellControls(result.caption)}\n`)
 }
 
 /** Runs in the engine thread. */

@@ -1,5 +1,5 @@
 import { Command } from 'commander'
-import { atomicWrite, modelFolder } from '../core/index.ts'
+import { atomicWrite, modelFolder, spellControls } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { choice, count, deviceOption, inEngine, type ModelOptions, numbers, readImage } from './model.ts'
 import { requireOutput } from './output-file.ts'
@@ -64,7 +64,7 @@ async function run(options: Options): Promise<void> {
   if (options.json) process.stdout.write(`${JSON.stringify(result)}\n`)
   else {
     const list = (points: number[][]) => points.map((p) => `[${p.join(', ')}]`).join(' ') || 'none'
-    process.stdout.write(`${result.text}\nnegative points: ${list(result.negatives)}\n`)
+    process.stdout.write(`${spellControls(result.text)}\nnegative points: ${list(result.negatives)}\n`)
     process.stdout.write(`mask: ${result.before} pixels before, ${result.after} after; ${result.file}\n`)
   }
 }

@@ -1,4 +1,4 @@
-import { counted } from '../core/index.ts'
+import { counted, spellControls } from '../core/index.ts'
 import type { RunResult } from '../run/index.ts'
 import { apartFrom, type Interval, smallSampleNote } from '../tracking/index.ts'
 
@@ -16,7 +16,7 @@ export function aligned(rows: readonly (readonly string[])[], layout: TableLayou
   const widths = (rows[0] ?? []).map((_, i) => Math.min(widest, Math.max(...rows.map((row) => row[i]?.length ?? 0))))
   const pad = (cell: string, i: number) =>
     right.includes(i) ? cell.padStart(widths[i] ?? 0) : cell.padEnd(widths[i] ?? 0)
-  return rows.map((row) => `${indent}${row.map(pad).join('  ')}`.trimEnd()).join('\n')
+  return rows.map((row) => spellControls(`${indent}${row.map(pad).join('  ')}`.trimEnd())).join('\n')
 }
 
 /** At most `width` characters, on one line. */

@@ -1,6 +1,6 @@
 import { rmSync } from 'node:fs'
 import { flagsOf } from '../config/index.ts'
-import { humanBytes, log, Mismatch, temporaryFolder } from '../core/index.ts'
+import { humanBytes, log, Mismatch, spellControls, temporaryFolder } from '../core/index.ts'
 import { failing, requirePaths, runWork, type ScoredSettings } from '../host/index.ts'
 import type { DryRun, DryRunRow, RunConfig, RunResult } from '../run/index.ts'
 import { openKind, type TaskKind } from '../tasks/index.ts'
@@ -114,5 +114,6 @@ function groupTable(rows: readonly DryRunRow[]): string {
     formatMetric(r.advantage),
     `${r.tokens}${r.finished ? '' : ' cut'}`,
   ])
-  return `\n${rows[0]!.task}  record ${rows[0]!.id}: ${clip(rows[0]!.reference, 80)}\n${aligned([head, ...body])}\n`
+  const title = spellControls(`${rows[0]!.task}  record ${rows[0]!.id}: ${clip(rows[0]!.reference, 80)}`)
+  return `\n${title}\n${aligned([head, ...body])}\n`
 }

@@ -7,16 +7,17 @@ const rank: Record<LogLevel, number> = { debug: 0, info: 1, warn: 2, error: 3 }
 const threshold = rank[(process.env.ROUNDTRIP_LOG as LogLevel | undefined) ?? 'info'] ?? 1
 
 /**
- * Text from a dataset or a server, escaped for a terminal. Control characters could move the cursor or reverse text: they are
- * spelled out. Further lines are indented, so that none looks like a message of the program.
+ * Text from a dataset, a model or a server for a terminal. Control characters could move the cursor or reverse text: they are
+ * spelled out.
  */
-export function printable(text: string): string {
+export function spellControls(text: string): string {
   const hex = (char: string) => char.charCodeAt(0).toString(16)
   const spelled = (char: string) => (char > '\u00ff' ? `\\u${hex(char)}` : `\\x${hex(char).padStart(2, '0')}`)
-  return text
-    .replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, spelled)
-    .replace(/\n(?=.)/g, '\n  ')
+  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, spelled)
 }
+
+/** The same for a message: further lines are indented, so that none looks like another message. */
+export const printable = (text: string): string => spellControls(text).replace(/\n(?=.)/g, '\n  ')
 
 /** On a terminal another thread may have drawn a status line there: it is cleared first. */
 export function messageLine(level: LogLevel, text: string, terminal: boolean): string {

@@ -1,3 +1,4 @@
+import { spellControls } from '../core/index.ts'
 import { maskArea, maskBox } from '../mask/index.ts'
 import { BadRecord, type Example, type Reason, type Source } from './example.ts'
 import { shuffleInPlace } from './order.ts'
@@ -127,7 +128,7 @@ export function renderInspection(inspection: Inspection): string {
   lines.push('', `unusable: ${total} of ${checked} checked (${share.toFixed(1)} %)`)
   for (const [why, { count, example }] of entries) lines.push(`  ${why}: ${count}, for example ${example}`)
   for (const h of histograms) lines.push('', ...drawHistogram(h))
-  return `${lines.join('\n')}\n`
+  return spellControls(`${lines.join('\n')}\n`)
 }
 
 function oneLine(text: string): string {

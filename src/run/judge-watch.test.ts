@@ -36,5 +36,7 @@ test('the last line has the counts of all processes, and a reason if a caption h
   const all = judgeCount(sumStates([states[0]!, null, states[1]!])!)
   assert.deepEqual(all, count(4, 8, 'timeout'))
   assert.equal(judgeLine(all), 'judge scored 4 of 8 captions; the last one without a score: timeout')
+  const hostile = judgeLine(count(0, 8, '500 \u001b[2J'))
+  assert.equal(hostile, 'judge scored 0 of 8 captions; the last one without a score: 500 \\x1b[2J')
   assert.equal(judgeLine(count(8, 8)), 'judge scored 8 of 8 captions')
 })

@@ -1,4 +1,5 @@
 // Warns if the judge scores nothing: the run looks healthy, because the other reward terms still count.
+import { spellControls } from '../core/index.ts'
 import type { JudgeCount } from '../rewards/index.ts'
 
 /** Steps of a start after which the count is checked. */
@@ -6,7 +7,7 @@ const firstSteps = 3
 
 /** `judge scored 12 of 16 captions`, with a reason if some have no score. */
 export function judgeLine({ scored, asked, reason }: JudgeCount): string {
-  const why = scored < asked && reason !== null ? `; the last one without a score: ${reason}` : ''
+  const why = scored < asked && reason !== null ? `; the last one without a score: ${spellControls(reason)}` : ''
   return `judge scored ${scored} of ${asked} captions${why}`
 }
 

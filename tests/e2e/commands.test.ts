@@ -202,6 +202,24 @@ test('a dry run prints start-up, texts, rewards and advantages, and writes nothi
   assert.match(strict.out, /\nverdict: cannot learn like this: loop1: in the first \d records the rewards of every/)
 })
 
+test('control characters of records are spelled out on standard output', async () => {
+  succeeded(await roundtrip('data', 'make-scenes', '--n', '8', '--format', 'jsonl', '--out', at('evil')))
+  const file = readdirSync(at('evil')).find((name) => name.endsWith('.jsonl'))!
+  const lines = readFileSync(join(at('evil'), file), 'utf8').trim().split('\n').map((line) => JSON.parse(line)) // biome-ignore format: one line
+  const evil = lines.map((line, i) => ({ ...line, id: `r\u001b[31m${i}`, caption: '\u001b]0;title\u0007a \u202ecup' }))
+  writeFileSync(join(at('evil'), file), `${evil.map((line) => JSON.stringify(line)).join('\n')}\n`)
+  const dry = ['--dataPath', at('evil'), '--output', at('dry'), '--dry-run']
+  for (const command of [
+    ['data', 'inspect', at('evil')],
+    [...train, ...dry],
+  ]) {
+    const { out } = succeeded(await roundtrip(...command))
+    assert.match(out, /r\\x1b\[31m\d/)
+    assert.match(out, /\\x1b\]0;title\\x07a \\u202ecup/)
+    assert.doesNotMatch(out, /[\u001b\u0007\u202e]/)
+  }
+})
+
 test('eval prints all six metrics; of the last checkpoint they are those the run ended with', async () => {
   const evaluate = ['eval', '--model', model, ...short, '--records', '2', '--data.split', 'eval', '--adapter']
   const { out } = succeeded(await roundtrip(...evaluate, at('straight')))
