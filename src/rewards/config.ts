@@ -59,12 +59,16 @@ export const TaskRewards = z.strictObject({
 export type TaskRewards = z.infer<typeof TaskRewards>
 
 const isBare = ({ username, password, search, hash }: URL) => username + password + search + hash === ''
+const isAddress = (text: string) => /^https?:\/\//i.test(text) && URL.canParse(text) && isBare(new URL(text))
 
 /** Address of a judge, as a setting or in OPENAI_BASE_URL. */
-export const JudgeUrl = z.url({ protocol: /^https?$/ }).refine((url) => !URL.canParse(url) || isBare(new URL(url)), {
-  error: 'an address without user and password, and without a query; the key comes from the environment',
-  ...mayHoldKey,
-})
+export const JudgeUrl = z
+  .string()
+  .trim()
+  .refine(isAddress, {
+    error: 'an http address without user and password, and without a query; the key comes from the environment',
+    ...mayHoldKey,
+  })
 
 /** Small letters and digits mixed over a length that names of variables do not have. */
 const looksLikeKey = /^(?=.*[a-z])(?=.*\d).{20,}$/

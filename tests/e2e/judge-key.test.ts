@@ -122,15 +122,17 @@ test('a recipe without a judge term may name any host, because nothing is sent',
 
 test('a key in the address or in the place of a name is rejected and not shown', () => {
   const keys = ['hunter22', 'sk-0123456789abcdef', 'sk-0123456789abcdef0123456789', '0a1b2c3d4e5f60718293a4b5']
-  const given = [
+  const given: { baseUrl?: string; apiKeyEnv?: string }[] = [
     { baseUrl: `http://me:${keys[0]}@judge.example/v1` },
     { baseUrl: `https://judge.example/v1?key=${keys[1]}` },
+    { baseUrl: `me:${keys[0]}@judge.example/v1` },
+    { baseUrl: `https://judge.example:99999/?key=${keys[1]}` },
     { apiKeyEnv: keys[2]! },
     { apiKeyEnv: keys[3]! },
   ]
-  const words = /expected (an address without user and password, and without a query|the name of an environment)/
-  for (const [i, judge] of given.entries()) {
-    const hidden = ({ message }: Error) => words.test(message) && !message.includes(keys[i]!)
+  const words = /expected (an http address without user and password, and without a query|the name of an environment)/
+  for (const judge of given) {
+    const hidden = ({ message }: Error) => words.test(message) && !keys.some((key) => message.includes(key))
     assert.throws(
       () => resolveRun({ model: 'm', dataPath: 'scenes:4', rewards: { judge } }),
       hidden,
