@@ -387,6 +387,23 @@ test('a required tracker counts as unreachable after its time limit, until it an
   assert.deepEqual(answered.away, never(14), 'an answer in between begins the time anew')
 })
 
+test('a tracker whose end takes too long is reported, one that ends is not', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  const notices: string[] = []
+  const open = (name: TrackerName): Tracker => ({
+    step: () => {},
+    close: () => (name === 'mlflow' ? new Promise<void>(() => {}) : undefined),
+  })
+  const folders = { images: '', tensorboard: '', wandb: '' }
+  const notice = (_: string, text: string) => notices.push(text)
+  const trackers = new Trackers(['mlflow', 'trackio'], { dir: '.', config: {}, folders, notice, open })
+  const closed = trackers.close('done')
+  await new Promise((done) => setImmediate(done))
+  t.mock.timers.tick(15_000)
+  await closed
+  assert.deepEqual(notices, ['mlflow: at the end: not done within 15000 ms'])
+})
+
 test('a tracker that cannot be closed reports what is lost', async () => {
   const notices: string[] = []
   const open = (): Tracker => ({

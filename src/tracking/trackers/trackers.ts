@@ -144,18 +144,23 @@ export class Trackers {
   /** Resolves when everything is out, or after a while without an answer. Trackers that write files are done at once. */
   async close(reason: string | undefined): Promise<void> {
     const places = this.#trackers
+    const open = new Set(places)
     const end = async (place: OpenTracker) => {
       try {
         await place.tracker.close(reason, Date.now())
       } catch (error) {
         this.#options.notice('tracker', `${place.name}: at the end: ${messageOf(error)}`)
       }
+      open.delete(place)
+    }
+    const late = () => {
+      for (const { name } of open) this.#options.notice('tracker', `${name}: at the end: not done within ${closeMs} ms`)
     }
     const endAll = () => {
       this.#trackers = []
       return Promise.all(places.map(end))
     }
-    await inTime(this.#pending === 0 ? endAll() : this.#work.then(endAll), closeMs, () => undefined)
+    await inTime(this.#pending === 0 ? endAll() : this.#work.then(endAll), closeMs, late)
   }
 
   /** What throws at once and what is refused later are the same to a run. */
