@@ -14,6 +14,7 @@ import {
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { expecting } from './errors.ts'
+import { isFolder } from './paths.ts'
 import { regularFile, unreadable } from './regular-file.ts'
 
 export function sha256(data: string | Uint8Array): string {
@@ -111,10 +112,21 @@ export function atomicWriteJson(path: string, value: unknown): void {
   atomicWrite(path, `${JSON.stringify(value, null, 2)}\n`)
 }
 
+/** One folder at a time: Node's recursive mkdir never ends if an existing parent answers ENOENT, as an automounted /home does. */
+export function addFolder(path: string): void {
+  const parent = dirname(path)
+  if (parent !== path && !existsSync(parent)) addFolder(parent)
+  try {
+    mkdirSync(path)
+  } catch (error) {
+    if (!isFolder(path)) throw error
+  }
+}
+
 /** A folder to write to, with those above it. */
 export function makeFolder(path: string): void {
   try {
-    mkdirSync(path, { recursive: true })
+    addFolder(path)
   } catch (error) {
     throw namesFile(path, error, 'folder')
   }

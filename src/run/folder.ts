@@ -1,8 +1,8 @@
 // A run folder opened for a new run, or to resume from its newest valid checkpoint.
-import { existsSync, mkdirSync, readFileSync, realpathSync, rmdirSync } from 'node:fs'
+import { existsSync, readFileSync, realpathSync, rmdirSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { listCheckpoints, newestValid, sweep } from '../checkpoint/index.ts'
-import { atomicWriteJson, log, Mismatch, messageOf, refuseAt, regularFile, Unavailable } from '../core/index.ts'
+import { addFolder, atomicWriteJson, log, Mismatch, messageOf, regularFile, Unavailable } from '../core/index.ts'
 import type { World } from '../distributed/index.ts'
 import { usedSettings } from '../tasks/index.ts'
 import { type Interval, RunWriter, type RunWriterOptions, readRun, runFiles, startFacts } from '../tracking/index.ts'
@@ -122,13 +122,13 @@ function checkResume(config: RunConfig): void {
 export function reserveFolder(config: Pick<RunConfig, 'output' | 'dataPath' | 'evalPath'>): RunLock {
   const { output } = config
   try {
-    mkdirSync(output, { recursive: true })
+    addFolder(output)
     requireOwnFolder(config)
     return lockRun(output)
   } catch (error) {
     if (error instanceof Mismatch) throw error
-    const hint = 'choose another output folder, or make this one writable'
-    return refuseAt(output)('output', 'a folder to write to', messageOf(error), hint)
+    const [expected, hint] = ['a folder to write to', 'choose another output folder, or make this one writable']
+    throw new Mismatch({ where: output, field: 'output', expected, got: messageOf(error), hint })
   }
 }
 

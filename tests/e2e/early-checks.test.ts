@@ -77,6 +77,13 @@ test('a folder that was there before is kept, also an empty one', async () => {
   assert.deepEqual(readdirSync(at('mine')), [])
 })
 
+test('a folder that takes no folders is reported at once', { skip: !existsSync('/proc/self') && 'no /proc' }, () => {
+  const words = ['train', '--model', toy, '--data', 'scenes:4', '--output', '/proc/self/run', ...quick]
+  const { status, stderr } = spawnSync(process.execPath, [program, ...words], { encoding: 'utf8', timeout: 60_000, killSignal: 'SIGKILL' }) // biome-ignore format: one line
+  assert.equal(status, 1, stderr)
+  assert.match(stderr, /\/proc\/self\/run: output: expected a folder to write to, got ENOENT/)
+})
+
 test('a changed setting of a run that is to be resumed is reported before the model is read', async () => {
   const run = ['--data', 'scenes:8', '--output', at('run'), ...quick]
   const first = await roundtrip('train', '--model', toy, ...run)

@@ -5,7 +5,6 @@ import {
   fstatSync,
   fsyncSync,
   ftruncateSync,
-  mkdirSync,
   openSync,
   readdirSync,
   readFileSync,
@@ -15,7 +14,7 @@ import {
 } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { log, Mismatch, mayRun, messageOf, tryJsonObject } from '../../core/index.ts'
+import { addFolder, log, Mismatch, mayRun, messageOf, tryJsonObject } from '../../core/index.ts'
 
 interface Line {
   k: string
@@ -59,7 +58,7 @@ export class JudgeCache {
 
   constructor(dir: string) {
     try {
-      mkdirSync(dir, { recursive: true })
+      addFolder(dir)
       const slot = this.#ownSlot(dir)
       this.#lock = join(dir, `${slot}.lock`)
       this.#fd = openSync(join(dir, `${slot}.jsonl`), 'a+')
