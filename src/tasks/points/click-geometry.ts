@@ -118,13 +118,8 @@ export function heuristicNegatives(target: Mask, count: number): Point[] {
   const dense = toDense(target)
   const outside = new Uint8Array(width * height)
   for (let y = 0, from = top * target.width + left; y < height; y++, from += target.width)
-    outside.set(dense.subarray(from, from + width), y * width)
-  const d2 = squaredDistances(
-    outside.map((on) => 1 - on),
-    width,
-    height,
-    false,
-  )
+    for (let x = 0; x < width; x++) outside[y * width + x] = 1 - dense[from + x]!
+  const d2 = squaredDistances(outside, width, height, false)
   const taken: Point[] = []
   while (taken.length < count) {
     let best = -1
