@@ -1,5 +1,6 @@
 // Which records an optimizer step learns from. A generation batch has `stepsPerGeneration` pieces of `batchSize` records and is passed
 // over `numIterations` times; an optimizer step takes `gradientAccumulationSteps` pieces, from one generation batch or several.
+import { chunks } from '../core/index.ts'
 import type { Example, Loader, Source } from '../data/index.ts'
 import {
   allPlainDensities,
@@ -314,8 +315,4 @@ function countItems({ groups, pieces }: Generation, numPieces: number, into: Map
   const tokens = new Map<Task, number>()
   for (const { task, columns } of groups) tokens.set(task, (tokens.get(task) ?? 0) + columnSum(columns))
   for (const g of groups) into.set(g, (tokens.get(g.task)! * numPieces) / pieces.length)
-}
-
-function chunks<T>(list: readonly T[], size: number): T[][] {
-  return Array.from({ length: Math.ceil(list.length / size) }, (_, i) => list.slice(i * size, (i + 1) * size))
 }

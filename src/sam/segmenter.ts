@@ -1,4 +1,5 @@
 // A segmenter answers clicks: one reading of an image, any number of prompts on it. Nothing here records a gradient.
+import { chunks } from '../core/index.ts'
 import type { RgbImage } from '../image/index.ts'
 import { type Mask, maskFromDense } from '../mask/index.ts'
 import type { Module } from '../nn/index.ts'
@@ -71,11 +72,7 @@ export abstract class Segmenter<F extends object = object, M extends Module = Mo
   /** The caller owns the features. */
   encodeAll(images: readonly RgbImage[]): F[] {
     this.encodes += images.length
-    const parts = alike(
-      images.map(() => ''),
-      this.imagesTogether,
-    )
-    return parts.flatMap((rows) => this.encodeImages(at(images, rows)))
+    return chunks(images, this.imagesTogether).flatMap((some) => this.encodeImages(some))
   }
 
   /** A mask for every prompt on one image. Only prompts of one kind are decoded together: padding points change a mask. */
