@@ -154,13 +154,8 @@ function relateCells({ model, tokenizer }: LoadedQwenVL): void {
   })
 }
 
-interface DrawnStage {
-  name: string
-  steps: number
-  learningRate: number
-  /** The marker is in the picture too, and every image token learns how far away it is. */
-  dots: boolean
-}
+/** `dots`: the marker is in the picture too, and every image token learns how far away it is. */
+type DrawnStage = Omit<Stage, 'params' | 'loss'> & { dots: boolean }
 
 /** First the tower alone: every image token says which cell it is, and answers with it if it is red, else with nothing. Then lessons too. */
 function train(loaded: LoadedQwenVL, drawings: readonly Drawing[], stage: DrawnStage, device: string): void {
@@ -170,12 +165,8 @@ function train(loaded: LoadedQwenVL, drawings: readonly Drawing[], stage: DrawnS
   const patches = drawings.map(({ picture, marker }) =>
     patchTensor(patchImage(dots ? withDots(picture, [marker]) : picture, processor), device),
   )
-  const probes = [1, 2].map((seed) => {
-    const probe = new Linear(model.cfg.llm.hidden_size, seed === 1 ? cells ** 2 : cells)
-    initRandom(probe, { seed, device })
-    return probe
-  })
-  const [which, away] = probes as [Linear, Linear]
+  const probes = [cells ** 2, cells].map((size) => new Linear(model.cfg.llm.hidden_size, size))
+  probes.forEach((probe, i) => void initRandom(probe, { seed: i + 1, device }))
   const encode = (text: string) => tokenizer.encode(text, { addSpecial: false })
   const [none] = encode('[]') as unknown as [number]
   const [end] = encode('<|im_end|>') as unknown as [number]
@@ -184,19 +175,15 @@ function train(loaded: LoadedQwenVL, drawings: readonly Drawing[], stage: DrawnS
     const chosen = Array.from({ length: pictures }, () => random.below(drawings.length))
     const { tokens } = model.visual.forward(cat(chosen.map((i) => patches[i]!)), Array(pictures).fill(grid))
     const shown = chosen.map((i) => drawings[i]!)
-    const ofCells = (value: (cell: number, drawing: Drawing) => number) =>
-      int64Tensor(
-        shown.flatMap((drawing) => everywhere.map((cell) => value(cell, drawing))),
-        { device },
-      )
-    const isRed = ofCells((cell, { red }) => (red.includes(cell) ? none + 1 + cell : none))
-    const isCell = crossEntropy(
-      which.forward(tokens),
-      ofCells((cell) => cell),
-    )
-    const dense = isCell.add(crossEntropy(model.decoder.logits(tokens), isRed))
-    const howFar = ofCells((cell, { marker }) => Math.min(cells - 1, Math.floor(10 * distance(cell, marker))))
-    const seen = dots ? dense.add(crossEntropy(away.forward(tokens), howFar)) : dense
+    const isRed = (cell: number, { red }: Drawing) => (red.includes(cell) ? none + 1 + cell : none)
+    const tenths = (cell: number, { marker }: Drawing) => Math.min(cells - 1, Math.floor(10 * distance(cell, marker)))
+    const learned = [(cell: number) => cell, isRed, ...(dots ? [tenths] : [])].map((value, i) => {
+      const wanted = shown.flatMap((drawing) => everywhere.map((cell) => value(cell, drawing)))
+      // the head of the model has to answer, the others are only for training
+      const scores = i === 1 ? model.decoder.logits(tokens) : probes[i / 2]!.forward(tokens)
+      return crossEntropy(scores, int64Tensor(wanted, { device }))
+    })
+    const seen = learned.reduce((a, b) => a.add(b))
     const metrics: Record<string, Tensor> = { seen }
     if (step < steps / 20) return { loss: seen, metrics }
     const lessons = Array.from({ length: questions }, () => shown.map((drawing) => lessonOf(drawing, random))).flat()
