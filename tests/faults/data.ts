@@ -75,16 +75,19 @@ async function changing(bench: Bench): Promise<string> {
   const dataPath = await dataset(bench, 'changing', 24, 0)
   const { data, ...rest } = reading(dataPath)
   const input = { ...rest, data: { ...data, prefetch: 1 }, batchSize: 4 }
-  return withClock((setOff) => {
-    const host = hostOf(undefined, {
-      progress: (e) => {
-        if (e.kind !== 'step' || e.step !== 1) return
-        truncateSync(dataPath, 100)
-        setOff(60_000) // a file is checked again after a second, which four steps may not take
-      },
-    })
-    return refusal(() => bench.train('changing-run', input, host), /records\.jsonl/)
-  })
+  return withClock(
+    (setOff) => {
+      const host = hostOf(undefined, {
+        progress: (e) => {
+          if (e.kind !== 'step' || e.step !== 1) return
+          truncateSync(dataPath, 100)
+          setOff(60_000) // a file is checked again after a second, which four steps may not take
+        },
+      })
+      return refusal(() => bench.train('changing-run', input, host), /records\.jsonl/)
+    },
+    [performance],
+  )
 }
 
 export const data: readonly Row[] = [
