@@ -50,7 +50,7 @@ function peerTorch(device: Device): string {
 }
 
 /** Model, images and settings for both sides. */
-export async function writeFolder(folder: string, device: Device): Promise<void> {
+async function writeFolder(folder: string, device: Device): Promise<void> {
   const { side, text, vision, sections, learning } = shapes[device]
   const flat: JsonObject = { ...policyConfig, ...text, rope_scaling: { type: 'mrope', mrope_section: sections } }
   const eyes = { ...(policyConfig['vision_config'] as JsonObject), ...vision }

@@ -16,7 +16,7 @@ import { onGpu } from './gpu/random-model.ts'
 
 const counted = Number(process.env.ROUNDTRIP_BENCH_STEPS ?? 5)
 /** Kernels are compiled and memory is allocated. */
-export const warmUps = 3
+const warmUps = 3
 const size = onGpu ? 1024 : 112
 
 export async function writeRecords(folder: string, length = 8): Promise<string> {
@@ -48,7 +48,7 @@ export async function modelFolder(folder: string): Promise<string> {
 }
 
 /** While some work runs: when, and what percentage of the time before it, the GPU had a kernel. None without nvidia-smi. */
-export async function watchGpu(work: () => Promise<void>): Promise<{ at: number; busy: number }[]> {
+async function watchGpu(work: () => Promise<void>): Promise<{ at: number; busy: number }[]> {
   const samples: { at: number; busy: number }[] = []
   const words = ['--query-gpu=utilization.gpu', '--format=csv,noheader,nounits', '--id=0', '--loop-ms=100']
   const child = spawn('nvidia-smi', words).on('error', () => undefined)
@@ -83,7 +83,7 @@ export async function run(): Promise<BenchRow[]> {
 }
 
 /** Of the steps after the first. */
-export function rowsOf(steps: readonly TimingLine[], samples: readonly { at: number; busy: number }[]): BenchRow[] {
+function rowsOf(steps: readonly TimingLine[], samples: readonly { at: number; busy: number }[]): BenchRow[] {
   const [first, last] = [steps[0]!, steps.at(-1)!]
   const wall = steps.slice(1).map(({ time }, i) => time - steps[i]!.time)
   const own = (name: string) => median(steps.slice(1).map(({ metrics }) => (metrics?.[name] ?? 0) * 1000))
