@@ -1,11 +1,20 @@
 // Downloads from a Hugging Face hub into its cache. A file is in the cache under its hash, and only after the hash was checked; a
 // snapshot links to such files. The token goes to the endpoint alone, and no message has it or a signed address.
 import { createHash } from 'node:crypto'
-import { createReadStream, existsSync, mkdirSync, renameSync, rmSync, statSync, symlinkSync } from 'node:fs'
+import { createReadStream, existsSync, renameSync, rmSync, statSync, symlinkSync } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { dirname, join, relative } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { atomicWrite, type HubKind, Mismatch, messageOf, parseJson, readBody, repositoryFolder } from '../core/index.ts'
+import {
+  addFolder,
+  atomicWrite,
+  type HubKind,
+  Mismatch,
+  messageOf,
+  parseJson,
+  readBody,
+  repositoryFolder,
+} from '../core/index.ts'
 
 export interface PullOptions {
   kind: HubKind
@@ -57,13 +66,13 @@ export async function pullRepository(options: PullOptions): Promise<string> {
   }
   // after all files: whoever finds a snapshot finds a whole one
   for (const { path, hash } of files) link(join(snapshot, ...path.split('/')), join(repository, 'blobs', hash))
-  mkdirSync(dirname(join(repository, 'refs', revision)), { recursive: true })
+  addFolder(dirname(join(repository, 'refs', revision)))
   atomicWrite(join(repository, 'refs', revision), commit)
   return snapshot
 }
 
 function link(path: string, blob: string): void {
-  mkdirSync(dirname(path), { recursive: true })
+  addFolder(dirname(path))
   rmSync(path, { force: true })
   symlinkSync(relative(dirname(path), blob), path)
 }
@@ -112,7 +121,7 @@ async function fetchFile(
   report: (bytes: number) => void,
 ): Promise<void> {
   const part = `${blob}.incomplete`
-  mkdirSync(dirname(blob), { recursive: true })
+  addFolder(dirname(blob))
   try {
     await withRetries(options, () => append(options, commit, file, part, report))
   } catch (error) {

@@ -1,6 +1,6 @@
-import { mkdirSync, readFileSync, statSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
-import { atomicWrite, cacheFolder, log, messageOf, sha256 } from '../core/index.ts'
+import { addFolder, atomicWrite, cacheFolder, log, messageOf, sha256 } from '../core/index.ts'
 
 /** Name, size and time of a file; if one of them changes, the content counts as changed. */
 function fileStamp(path: string): string {
@@ -36,7 +36,7 @@ export async function cachedIndex<T>(key: CacheKey, build: () => Promise<T>): Pr
   if (stored) log.debug(`index of ${basename(key.files[0] ?? key.kind)} is stale: building it again`)
   const value = await build()
   try {
-    mkdirSync(folder, { recursive: true })
+    addFolder(folder)
     atomicWrite(path, JSON.stringify({ stamp, value } satisfies Stored<T>))
   } catch (error) {
     log.warn(`index not stored in ${folder}: ${messageOf(error)}`)

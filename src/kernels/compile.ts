@@ -1,6 +1,6 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { atomicWrite, cacheFolder, messageOf, sha256 } from '../core/index.ts'
+import { addFolder, atomicWrite, cacheFolder, messageOf, sha256 } from '../core/index.ts'
 import { buildRecord, native } from '../engine/index.ts'
 
 interface Compiler {
@@ -48,7 +48,7 @@ export function machineCode(compiler: Compiler, source: string, options: readonl
   const path = join(folder, `${key}.cubin`)
   if (existsSync(path)) return readFileSync(path)
   const image = native().nvrtcCompile(compiler.path, source, options.join('\n'))
-  mkdirSync(folder, { recursive: true })
+  addFolder(folder)
   atomicWrite(path, image)
   return image
 }

@@ -84,6 +84,17 @@ test('a folder that takes no folders is reported at once', { skip: !existsSync('
   assert.match(stderr, /\/proc\/self\/run: output: expected a folder to write to, got ENOENT/)
 })
 
+test('a cache that takes no folders is reported, and the command goes through', {
+  skip: !existsSync('/proc/self') && 'no /proc',
+}, async () => {
+  assert.equal((await roundtrip('data', 'make-scenes', '--n', '4', '--format', 'jsonl', '--out', at('four'))).code, 0)
+  const env = { ...process.env, ROUNDTRIP_CACHE: '/proc/self/cache' }
+  const inspect = [program, 'data', 'inspect', at('four')]
+  const { status, stderr } = spawnSync(process.execPath, inspect, { encoding: 'utf8', env, timeout: 60_000, killSignal: 'SIGKILL' }) // biome-ignore format: one line
+  assert.equal(status, 0, stderr)
+  assert.match(stderr, /index not stored in \/proc\/self\/cache\/index: ENOENT/)
+})
+
 test('a changed setting of a run that is to be resumed is reported before the model is read', async () => {
   const run = ['--data', 'scenes:8', '--output', at('run'), ...quick]
   const first = await roundtrip('train', '--model', toy, ...run)

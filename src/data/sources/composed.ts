@@ -1,8 +1,8 @@
 // Pictures composed of cut-out objects: `stamps:COUNT[:SEED[:SIZE]][:photos][:described]` and `emoji:COUNT[:SEED[:SIZE]][:described]`. Record i is a
 // function of the package, seed, size and i; composed pictures are kept in the cache folder. The key of a record is the group of its objects.
-import { mkdirSync, readFileSync, statSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { atomicWrite, cacheFolder, log, Mismatch, messageOf, sha256 } from '../../core/index.ts'
+import { addFolder, atomicWrite, cacheFolder, log, Mismatch, messageOf, sha256 } from '../../core/index.ts'
 import { decodeImage, encodePng, type RgbImage } from '../../image/index.ts'
 import { decodeRle, encodeRle, type Rle } from '../../mask/index.ts'
 import {
@@ -156,7 +156,7 @@ class PictureStore {
     const { image, mask, caption, meta } = await composer.compose(index)
     try {
       const png = await encodePng(image)
-      mkdirSync(this.#folder, { recursive: true })
+      addFolder(this.#folder)
       // not synced: what a crash cuts off is composed again
       atomicWrite(path, png, false)
       const known = { bytes: png.length, mask: encodeRle(mask), caption, meta } satisfies StoredFacts
