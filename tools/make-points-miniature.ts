@@ -11,7 +11,7 @@ import { newSegmenter, segmenterConfig, trainBoxes, trainSegmenter } from './poi
 import { writeModule, writePolicy } from './points-miniature/write.ts'
 
 const seed = 1
-const [what, out, data = 'emoji:400:1:168', device = 'cpu'] = process.argv.slice(2)
+const [what, out, data = 'emoji:1600:1:168', device = 'cpu'] = process.argv.slice(2)
 const drawn = (folder: string) => makeDrawn(folder, seed, data, device)
 const makers: Record<string, (out: string) => void | Promise<void>> = {
   sam2: makeSam2,

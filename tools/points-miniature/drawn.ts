@@ -23,10 +23,23 @@ const frame = { width: side, height: side }
 const grid = { rows: 2 * cells, columns: 2 * cells, ...frame }
 /** The question of the task itself: no lesson asks it. */
 const taskAsk = 'Points outside:'
-const otherWords = 'anywhere somewhere apart here there now again for with from by any some next last'.split(' ')
+const otherWords = 'anywhere somewhere here there again any'.split(' ')
 const settings = resolvePoints({ imageSize: side, wording: 'short', showMask: true }, 'thousand')
 
 export async function makeDrawn(folder: string, seed: number, data: string, device: string): Promise<void> {
+  const drawings = await makeDrawings(seed, data)
+  const random = stream(streamId.scenes, seed, 'words')
+  const texts = drawings.slice(0, 6000).flatMap((drawing) => {
+    const { question } = lessonOf(drawing, random)
+    return [question, question.replace(/[A-Z][^.]*$/, taskAsk)]
+  })
+  const loaded = newPolicy(join(folder, 'untrained'), seed, texts, 'drawn', device, answerTexts)
+  relateCells(loaded)
+  train(loaded, drawings, device)
+  writePolicy(loaded, join(folder, 'drawn'))
+}
+
+async function makeDrawings(seed: number, data: string): Promise<Drawing[]> {
   const source = await openSource(data, {})
   const drawings: Drawing[] = []
   for (let i = 0; i < source.length; i++) {
@@ -39,22 +52,15 @@ export async function makeDrawn(folder: string, seed: number, data: string, devi
       const region = maskFromDense(regionOf(object, random), side, side)
       // a sixth of the markers miss the object
       const marker = random.uniform() < 0.16 ? at(random.below(side ** 2)) : middle
-      const picture = overlay(small, region, [255, 0, 0])
+      const picture = withDots(overlay(small, region, [255, 0, 0]), [marker])
       drawings.push({ caption, marker, red: cellsOf(toDense(region)), box: boxOfMask(region), picture })
     }
   }
   await source.close()
-  const random = stream(streamId.scenes, seed, 'words')
-  const asked = drawings.map((drawing) => lessonOf(drawing, random))
-  const texts = asked.flatMap(({ question }) => [question, question.replace(/[A-Z][^.]*$/, taskAsk)])
-  const loaded = newPolicy(join(folder, 'untrained'), seed, texts, 'drawn', device, answerTexts)
-  relateCells(loaded)
-  train(loaded, drawings, { name: 'drawn', steps: 1900, learningRate: 4e-3, dots: false }, device)
-  train(loaded, drawings, { name: 'dots', steps: 700, learningRate: 2e-3, dots: true }, device)
-  writePolicy(loaded, join(folder, 'drawn'))
+  return drawings
 }
 
-/** A picture with a red region. */
+/** A picture with a red region and a green dot on the marker. */
 interface Drawing {
   caption: string
   marker: Point
@@ -86,6 +92,10 @@ const distance = (cell: number, [x, y]: Point) => Math.hypot(middleOf(cell)[0] -
 /** A question and the cells that are right, any of them. What is not there has no cells. */
 function lessonOf({ caption, red, marker, box }: Drawing, random: RandomStream) {
   const among = (is: (x: number, y: number) => boolean) => red.filter((cell) => is(...middleOf(cell)))
+  const extreme = (place: (cell: number) => number) => {
+    const first = Math.min(...red.map(place))
+    return red.filter((cell) => place(cell) === first)
+  }
   const far = everywhere.filter((cell) => distance(cell, marker) > 0.25)
   const answers: Record<string, readonly number[]> = {
     'Red points:': red,
@@ -93,6 +103,10 @@ function lessonOf({ caption, red, marker, box }: Drawing, random: RandomStream) 
     'Red right:': among((x) => x > marker[0]),
     'Red above:': among((_, y) => y < marker[1]),
     'Red below:': among((_, y) => y > marker[1]),
+    'Red leftmost:': extreme((cell) => cell % cells),
+    'Red rightmost:': extreme((cell) => -(cell % cells)),
+    'Red topmost:': extreme((cell) => Math.floor(cell / cells)),
+    'Red lowest:': extreme((cell) => -Math.floor(cell / cells)),
     'Box size:': box ? [cellAt([box[2] - box[0], box[3] - box[1]])] : [],
     'Marker:': [cellAt(marker)],
     'Far:': far,
@@ -154,53 +168,72 @@ function relateCells({ model, tokenizer }: LoadedQwenVL): void {
   })
 }
 
-/** `dots`: the marker is in the picture too, and every image token learns how far away it is. */
-type DrawnStage = Omit<Stage, 'params' | 'loss'> & { dots: boolean }
+/** Pictures of a step, and questions about each. */
+const [pictures, questions] = [64, 4]
 
-/** First the tower alone: every image token says which cell it is, and answers with it if it is red, else with nothing. Then lessons too. */
-function train(loaded: LoadedQwenVL, drawings: readonly Drawing[], stage: DrawnStage, device: string): void {
-  const { model, tokenizer, processor } = loaded
-  const { name, steps, learningRate, dots } = stage
-  const [pictures, questions] = [24, 4]
-  const patches = drawings.map(({ picture, marker }) =>
-    patchTensor(patchImage(dots ? withDots(picture, [marker]) : picture, processor), device),
-  )
+/**
+ * First the tower alone: every image token says which cell it is, its distance to the dot in tenths of the side, and answers with
+ * its cell if it is red, else with nothing. Then lessons too.
+ */
+function train(loaded: LoadedQwenVL, drawings: readonly Drawing[], device: string): void {
+  const { model, processor, tokenizer } = loaded
+  const steps = 3250
+  const patches = drawings.map(({ picture }) => patchTensor(patchImage(picture, processor), device))
   const probes = [cells ** 2, cells].map((size) => new Linear(model.cfg.llm.hidden_size, size))
   probes.forEach((probe, i) => void initRandom(probe, { seed: i + 1, device }))
-  const encode = (text: string) => tokenizer.encode(text, { addSpecial: false })
-  const [none] = encode('[]') as unknown as [number]
-  const [end] = encode('<|im_end|>') as unknown as [number]
+  const encode = encoderOf(loaded)
+  const idOf = (text: string) => tokenizer.encode(text, { addSpecial: false })[0]!
+  const [none, end] = [idOf('[]'), idOf('<|im_end|>')]
+  const facts = drawings.map((drawing) => factsOf(drawing, none))
   const loss: Stage['loss'] = (step) => {
     const random = stream(streamId.scenes, 'drawn', step)
     const chosen = Array.from({ length: pictures }, () => random.below(drawings.length))
     const { tokens } = model.visual.forward(cat(chosen.map((i) => patches[i]!)), Array(pictures).fill(grid))
-    const shown = chosen.map((i) => drawings[i]!)
-    const isRed = (cell: number, { red }: Drawing) => (red.includes(cell) ? none + 1 + cell : none)
-    const tenths = (cell: number, { marker }: Drawing) => Math.min(cells - 1, Math.floor(10 * distance(cell, marker)))
-    const learned = [(cell: number) => cell, isRed, ...(dots ? [tenths] : [])].map((value, i) => {
-      const wanted = shown.flatMap((drawing) => everywhere.map((cell) => value(cell, drawing)))
-      // the head of the model has to answer, the others are only for training
-      const scores = i === 1 ? model.decoder.logits(tokens) : probes[i / 2]!.forward(tokens)
-      return crossEntropy(scores, int64Tensor(wanted, { device }))
+    // the head of the model has to answer, the others are only for training
+    const scores = [probes[0]!.forward(tokens), model.decoder.logits(tokens), probes[1]!.forward(tokens)]
+    const learned = scores.map((score, i) => {
+      const wanted = chosen.flatMap((n) => facts[n]![i]!)
+      return crossEntropy(score, int64Tensor(wanted, { device }))
     })
     const seen = learned.reduce((a, b) => a.add(b))
     const metrics: Record<string, Tensor> = { seen }
     if (step < steps / 20) return { loss: seen, metrics }
-    const lessons = Array.from({ length: questions }, () => shown.map((drawing) => lessonOf(drawing, random))).flat()
-    const prompts = lessons.map(({ question }) => encode(question))
+    const lessons = Array.from({ length: questions }, () => chosen.map((i) => lessonOf(drawings[i]!, random))).flat()
     const right = lessons.map((lesson) =>
       lesson.right.length > 0 ? lesson.right.map((cell) => none + 1 + cell) : [none],
     )
     const answers = right.map((ids) => Int32Array.of(random.pick(ids), end))
     const images = cat(Array<Tensor>(questions).fill(tokens))
+    const prompts = lessons.map(({ question }) => encode(question))
     const logp = answerScores(model, images, grid, prompts, answers).logSoftmax(-1).view([right.length, 2, -1])
     const said = logp.select(1, 0).mul(evenShares(right, logp)).sum().div(-right.length)
     const ended = logp.select(1, 1).select(1, end).mean().neg()
-    return { loss: said.add(ended).add(seen.mul(0.3)), metrics: { ...metrics, said: said.sub(surprise(right)) } }
+    return { loss: said.add(ended).add(seen), metrics: { ...metrics, said: said.sub(surprise(right)) } }
   }
   const ofProbes = probes.flatMap((probe, i) => [...probe.parameters()].map(([k, v]) => [`${i}.${k}`, v] as const))
-  runStage({ name, params: new Map([...model.parameters(), ...ofProbes]), steps, learningRate, loss })
+  const params = new Map([...model.parameters(), ...ofProbes])
+  runStage({ name: 'drawn', params, steps, learningRate: 2.5e-3, loss })
   for (const t of patches) t.dispose()
+}
+
+/** What each image token has to say: its cell; the answer with its cell if it is red, else with nothing; tenths of the side to the dot. */
+function factsOf({ red, marker }: Drawing, none: number): number[][] {
+  const tenths = (cell: number) => Math.min(cells - 1, Math.floor(10 * distance(cell, marker)))
+  return [everywhere, everywhere.map((cell) => (red.includes(cell) ? none + 1 + cell : none)), everywhere.map(tenths)]
+}
+
+/** All prompts begin with the picture's tokens, which take most of the time: they are encoded once, and each question once. */
+function encoderOf({ tokenizer }: LoadedQwenVL): (question: string) => Int32Array {
+  const encode = (text: string) => tokenizer.encode(text, { addSpecial: false })
+  const known = new Map<string, Int32Array>()
+  const first = '<|vision_end|>'
+  return (question) => {
+    const from = question.indexOf(first)
+    const [start, rest] = [question.slice(0, from), question.slice(from)]
+    const parts = [start, rest].map((text) => known.get(text) ?? encode(text))
+    ;[start, rest].forEach((text, i) => void known.set(text, parts[i]!))
+    return Int32Array.from([...parts[0]!, ...parts[1]!])
+  }
 }
 
 /** Mean entropy of the right answers: no policy has a lower cross-entropy. */
