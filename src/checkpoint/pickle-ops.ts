@@ -48,7 +48,7 @@ function floatLine(m: PickleMachine): number {
   const text = m.line().toString('latin1').trim()
   const special: Record<string, number> = { nan: Number.NaN, inf: Infinity, '-inf': -Infinity }
   if (Object.hasOwn(special, text)) return special[text]!
-  if (!/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text)) m.fail('a number', text.slice(0, 40))
+  if (!/^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i.test(text)) m.fail('a number', text.slice(0, 40))
   return Number(text)
 }
 

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { fixture, refuses, survives } from '../../tests/support/checkpoint.ts'
+import { withinMinute } from '../../tests/support/in-time.ts'
 import { stream } from '../core/index.ts'
 import { NumpyArray } from './numpy.ts'
 import { readPickle } from './pickle.ts'
@@ -87,6 +88,14 @@ test('broken pickles are refused where they break', () => {
   refuses(() => ascii('\x80\x09.'), /protocol 0 to 5, got 9/)
   refuses(() => ascii('\x99.'), /a pickle opcode, got 0x99/)
   refuses(() => ascii('V\\Uffffffff\n.'), /code point/)
+})
+
+test('a very long number that is none is refused in one pass over it', () => {
+  const digits = '1'.repeat(1_000_000) // an hour if each of its places were a start
+  const what = /FLOAT at byte 0: expected a number, got 1{40}$/
+  refuses(() => withinMinute(() => ascii(`F${digits}x\n.`)), what)
+  refuses(() => withinMinute(() => ascii(`F${digits}.${digits}e\n.`)), what)
+  for (const text of ['7', '-7.', '.5', '+1.25e-2', '1E3']) assert.equal(ascii(`F${text}\n.`), Number(text))
 })
 
 test('memo entries are found again whatever order their numbers come in', () => {

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import type { TestContext } from 'node:test'
+import { createContext, Script } from 'node:vm'
 
 /** An empty Node starts and ends in 40 ms on two idle cores of today. */
 const startMs = 40
@@ -30,4 +31,9 @@ export async function inTime<T>(t: TestContext, what: string, ms: number, work: 
   t.diagnostic(text)
   assert.ok(ended, text)
   return done
+}
+
+/** The result of `work`, which takes no time and is stopped after a minute: it would take hours if it were more than one pass. */
+export function withinMinute<T>(work: () => T): T {
+  return new Script('work()').runInContext(createContext({ work }), { timeout: 60_000 }) as T
 }

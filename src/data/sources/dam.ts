@@ -92,7 +92,7 @@ function findImage(
 ): Member | undefined {
   const tar = typeof region.tar_file === 'string' ? `${basename(region.tar_file)}/` : ''
   const base = typeof region.image === 'string' ? basename(region.image) : ''
-  const bare = /^0+(\d+)(\.\w+)$/.exec(base)
+  const bare = /^0+([1-9]\d*|0)(\.\w+)$/.exec(base)
   const names = [
     ...(video ? [`${key}.${frame}.jpg`] : [base, ...(bare ? [`${bare[1]}${bare[2]}`] : [])]),
     `${key}.jpg`,
