@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { withinMinute } from '../../../tests/support/in-time.ts'
 import { firstJson, parseChoice, readChoice, readChoices, readGrade } from './reply.ts'
 
 const options = [
@@ -117,4 +118,17 @@ test('the first balanced JSON is found, and brackets without end do not stall', 
   firstJson('{'.repeat(500_000) + '}'.repeat(500_000), '{')
   firstJson('{}x'.repeat(300_000).replaceAll('{}', '{x}'), '{')
   assert.ok(performance.now() - start < 30_000) // without the limits: minutes
+})
+
+test('a reply of a megabyte is read in one pass, whatever it is full of', () => {
+  const yesNo = ['Yes', 'No'] // an hour if each place of a run were a start
+  for (const part of [' ', '\n', ')', '"', '[', '{"', '*', 'no '])
+    withinMinute(() => {
+      const reply = `x${part.repeat(1 << 20)}x`
+      assert.equal(readChoice(reply, yesNo), part === 'no ' ? 1 : null)
+      assert.equal(readGrade(reply), null)
+      assert.equal(readChoices(reply, [yesNo]), null)
+    })
+  for (const reply of ['**(A)**', '"))', '(())'])
+    assert.equal(readChoice(reply, yesNo), /A/.test(reply) ? 0 : null, reply)
 })

@@ -53,7 +53,8 @@ const refusal =
 
 /** As parseChoice, for a judge that may decorate its letter, or refuse. */
 export function readChoice(reply: string, choices: readonly string[]): number | null {
-  const bare = reply.trim().replace(/^[\s"'`*([{<]+|[\s"'`*)\]}>]+$/g, '')
+  const opened = reply.trim().replace(/^[\s"'`*([{<]+/, '')
+  const bare = opened.replace(/(?<![\s"'`*)\]}>])[\s"'`*)\]}>]+$/, '') // looks at each run once
   if (/^[a-e][.):]?$/i.test(bare)) return within(bare[0]!.toLowerCase(), choices.length)
   const refused = refusal.test(bare) && !choices.some((c) => bare.toLowerCase().includes(c.trim().toLowerCase()))
   if (refused) return null
