@@ -56,6 +56,11 @@ test('IoU of COCO run lengths, blank lines left out, line numbers for names', as
   ])
 })
 
+test('a byte order mark before the first pair is skipped', async () => {
+  const pair = JSON.stringify({ reference: 'a red box', hypothesis: 'a red box' })
+  assert.equal((await score([`\ufeff${pair}`, pair], '--metric', 'meteor')).length, 2)
+})
+
 test('a pair that cannot be scored is named by its line', async () => {
   const [one, two] = [1, 2].map((side) => encodeRle(maskFromDense(new Uint8Array(side * side).fill(1), side, side)))
   const good = { id: 'a', reference: one, hypothesis: one }

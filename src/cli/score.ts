@@ -1,7 +1,7 @@
 import { closeSync, createReadStream, existsSync, fsyncSync, openSync, renameSync, rmSync, statSync } from 'node:fs'
 import { Command } from 'commander'
 import { parseWith } from '../config/index.ts'
-import { expecting, isFolder, lackOfRoom, linesOf, log, Mismatch, writeAll } from '../core/index.ts'
+import { isFolder, lackOfRoom, linesOf, log, Mismatch, parseJson, withoutMark, writeAll } from '../core/index.ts'
 import { progress } from '../tracking/index.ts'
 import { choice } from './model.ts'
 import { requireOutput } from './output-file.ts'
@@ -64,7 +64,7 @@ export function command(): Command {
 }
 
 function parsePair(text: string, where: string, line: number): Pair {
-  const value: Partial<Pair> | null = expecting({ where, expected: 'a JSON object' }, () => JSON.parse(text))
+  const value = parseJson(withoutMark(text), where, 'a JSON object') as Partial<Pair> | null
   if (typeof value !== 'object' || value === null) throw new Mismatch({ where, expected: 'a JSON object', got: value })
   for (const field of ['reference', 'hypothesis'] as const) {
     if (value[field] === undefined) throw new Mismatch({ where, field, expected: 'a text or a mask', got: 'nothing' })

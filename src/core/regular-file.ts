@@ -68,10 +68,13 @@ export function readBytes(path: string): Buffer {
   return readWhole(path, () => readFileSync(path))
 }
 
-/** The text of a stored file, however large it is. */
+/** The text of a stored file, however large it is, without a byte order mark. */
 export function readText(path: string): string {
-  return readWhole(path, () => readFileSync(path, 'utf8'))
+  return readWhole(path, () => withoutMark(readFileSync(path, 'utf8')))
 }
+
+/** Editors of Windows put a byte order mark before a text. */
+export const withoutMark = (text: string): string => text.replace(/^\ufeff/, '')
 
 const most = 256 * 1024 * 1024
 

@@ -1,9 +1,9 @@
 // Settings that a run folder remembers. A resumed run and an evaluation of its weights take them for whatever is not given.
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { listCheckpoints } from '../checkpoint/index.ts'
 import { SettingTable, setAt } from '../config/index.ts'
-import { isObject, readJsonObject } from '../core/index.ts'
+import { readJsonObject, readText, tryJsonObject } from '../core/index.ts'
 import { runFiles } from '../tracking/index.ts'
 import { RunConfig, type RunInput } from './config.ts'
 import { flattened, type Settings } from './flat-settings.ts'
@@ -17,17 +17,9 @@ export function storedSettings(run: string): Settings {
   const known = new Set(settingTable().settings.map(({ path }) => path))
   const path = join(run, runFiles.config)
   if (!existsSync(path)) return {}
-  const stored = Object.entries(flattened(parsed(readFileSync(path, 'utf8'))))
+  // one that cannot be read sets nothing: a resumed run compares its settings with those of its checkpoint
+  const stored = Object.entries(flattened(tryJsonObject(readText(path)) ?? {}))
   return Object.fromEntries(stored.filter(([name]) => known.has(name) && name !== 'output'))
-}
-
-function parsed(text: string): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(text)
-    return isObject(value) ? value : {}
-  } catch {
-    return {} // a resumed run compares its settings with those of its checkpoint
-  }
 }
 
 /** Settings of the run that `output` holds, if it has a checkpoint to resume from. */

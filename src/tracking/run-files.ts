@@ -1,6 +1,6 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { messageOf, requireBelow } from '../core/index.ts'
+import { messageOf, readText, requireBelow } from '../core/index.ts'
 
 /** What a run folder holds, by name. */
 export const runFiles = {
@@ -26,7 +26,7 @@ export type Description = { value: unknown } | { problem: string; canChange: boo
 /** The value of config.json or environment.json; else why there is none, and whether the same file may be readable later. */
 export function readDescription(dir: string, name: string): Description {
   try {
-    return { value: JSON.parse(readFileSync(requireBelow(dir, name, maxDescriptionBytes), 'utf8')) }
+    return { value: JSON.parse(readText(requireBelow(dir, name, maxDescriptionBytes))) }
   } catch (error) {
     const canChange = !(error instanceof SyntaxError)
     const isUsual = !canChange || !existsSync(join(dir, name))

@@ -57,9 +57,7 @@ function readCaptions(folder: string): Map<string, string> | null {
   const file = join(folder, 'captions.tsv')
   if (!existsSync(file)) return null
   const captions = new Map<string, string>()
-  const lines = readTextFile(file)
-    .replace(/^\ufeff/, '')
-    .split(/\r?\n/)
+  const lines = readTextFile(file).split(/\r?\n/)
   for (const [i, line] of lines.entries()) {
     if (line.trim() === '') continue
     const columns = line.split('\t')
