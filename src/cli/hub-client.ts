@@ -13,6 +13,7 @@ import {
   messageOf,
   parseJson,
   readBody,
+  redactor,
   repositoryFolder,
 } from '../core/index.ts'
 
@@ -49,8 +50,19 @@ class BrokenConnection extends Error {}
 /** More bytes than the hub says: nothing of the file can be used. */
 class TooLarge extends Mismatch {}
 
-/** Downloads what is missing; returns the folder of the snapshot. */
+/** Downloads what is missing; returns the folder of the snapshot. The hub may write the token back: no message has it. */
 export async function pullRepository(options: PullOptions): Promise<string> {
+  const redact = redactor([options.token ?? undefined])
+  const onProgress: PullOptions['onProgress'] = (done, all, file) => options.onProgress(done, all, redact(file))
+  try {
+    return await download({ ...options, onProgress })
+  } catch (error) {
+    if (!(error instanceof Error)) throw error
+    throw Object.assign(error, { message: redact(error.message), stack: redact(error.stack ?? ''), cause: undefined })
+  }
+}
+
+async function download(options: PullOptions): Promise<string> {
   const { kind, id, revision } = options
   const { commit, files } = await listFiles(options)
   const repository = repositoryFolder(kind, id)
@@ -78,7 +90,7 @@ function link(path: string, blob: string): void {
 }
 
 async function listFiles(options: PullOptions): Promise<{ commit: string; files: HubFile[] }> {
-  const { kind, id, revision, endpoint, stallMs = defaultStallMs } = options
+  const { kind, id, revision, endpoint, token, stallMs = defaultStallMs } = options
   const url = `${endpoint}/api/${kind}/${id}/revision/${encodeURIComponent(revision)}?blobs=true`
   const { text, whole } = await withRetries(options, async () => {
     const reply = await request(options, url, {}, AbortSignal.timeout(5 * stallMs))
@@ -90,7 +102,11 @@ async function listFiles(options: PullOptions): Promise<{ commit: string; files:
   const { sha, siblings } = (parseJson(text, id) ?? {}) as { sha?: unknown; siblings?: unknown }
   if (typeof sha !== 'string' || !/^[0-9a-f]{40}$/.test(sha) || !Array.isArray(siblings))
     throw new Mismatch({ where: id, expected: 'a commit and its files', got: text.slice(0, 200) })
-  return { commit: sha, files: siblings.map((entry) => hubFile(id, entry)) }
+  const files = siblings.map((entry) => hubFile(id, entry))
+  // they become names in the cache
+  if (token && `${sha} ${JSON.stringify(files)}`.toLowerCase().includes(token.toLowerCase()))
+    throw new Mismatch({ where: id, field: 'siblings', expected: 'names of files', got: 'the token' })
+  return { commit: sha, files }
 }
 
 interface Sibling {

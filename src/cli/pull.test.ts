@@ -225,6 +225,40 @@ function command(
   return new Promise((done) => child.on('close', (code) => done({ code, text })))
 }
 
+test('a hub that writes the token back gets it into no message, log, file or folder', async () => {
+  const cut = token.slice(0, -2)
+  const named = { rfilename: `sub/${token.toUpperCase()}.json`, size: small.length, blobId: gitSha(small) }
+  const lists: [string, RegExp][] = [
+    [`{"sha": "${token}", "siblings": []}`, /expected a commit and its files, got/],
+    [`Bearer ${token}`, /expected a file of JSON, got/],
+    [JSON.stringify({ sha: commit, siblings: [{ rfilename: `/${token}`, size: 1 }] }), /siblings: expected/],
+    [JSON.stringify({ sha: commit, siblings: [named] }), /siblings: expected names of files, got the token/],
+    [
+      JSON.stringify({ sha: commit, siblings: [{ ...named, rfilename: cut, blobId: 'c'.repeat(40) }] }),
+      /\[key\]: size: expected 23 bytes/,
+    ],
+  ]
+  siblings = []
+  for (const [list, message] of lists) {
+    sendList = (_, response) => void response.end(list)
+    const { code, text } = await command(['org/tiny'], { ROUNDTRIP_LOG: 'debug' })
+    assert.equal(code, 1, text)
+    assert.match(text, message)
+    assert.ok(!text.toLowerCase().includes(cut), text)
+  }
+  const errors: Script[] = [
+    (_, response) => void response.writeHead(302, { location: `http://${token.replace('_', '')}.invalid/` }).end(),
+    (_, response) => void response.writeHead(403, `Bearer ${token}`, { 'x-token': token }).end(token),
+  ]
+  for (const send of errors) {
+    sendList = send
+    const shown = await pull().then(String, (error: Error) => `${error.stack} ${error.message} ${error.cause}`)
+    assert.match(shown, /org\/tiny: expected/)
+    assert.ok(!shown.includes(token.slice(3)), shown)
+  }
+  assert.ok(!filesIn(home).some((name) => name.toLowerCase().includes(token)))
+})
+
 test('the command prints progress and the folder, and never the token', async () => {
   const done = await command(['org/tiny', '--dataset'])
   assert.equal(done.code, 0, done.text)
