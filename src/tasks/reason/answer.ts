@@ -1,6 +1,6 @@
 // A model's text -> objects, as the published code of VisionReasoner, Seg-Zero and VLM-R1 reads it: the first answer block, strict
 // JSON, nothing repaired. Total: every text gives a value. All searches are linear, however a text tries to be expensive.
-import { isObject } from '../../core/index.ts'
+import { isObject, tryJson } from '../../core/index.ts'
 import type { CoordinateKind } from '../points/answer-config.ts'
 import { type Box, type FrameSize, type Point, toModelFrame } from '../points/frame.ts'
 import type { AnswerForm } from './config.ts'
@@ -66,14 +66,6 @@ function answerBlock(text: string): string | null {
   return start < '<answer>'.length || end < 0 ? null : text.slice(start, end).trim()
 }
 
-function parsed(text: string | null | undefined): unknown {
-  try {
-    return text === null || text === undefined ? undefined : (JSON.parse(text) as unknown)
-  } catch {
-    return undefined // an untrained policy rarely writes JSON; the format is then 0
-  }
-}
-
 const isList = (value: unknown, length: number) => Array.isArray(value) && value.length === length
 
 function numbersIn(value: unknown, length: number): number[] | null {
@@ -82,7 +74,7 @@ function numbersIn(value: unknown, length: number): number[] | null {
 
 /** `[{"bbox_2d": [..4], "point_2d": [..2]}, ..]`; one unreadable object makes the list unreadable. */
 function readObjects(text: string, allowNone: boolean): Written {
-  const list = parsed(answerBlock(text))
+  const list = tryJson(answerBlock(text) ?? '') // an untrained policy rarely writes JSON; the format is then 0
   if (!Array.isArray(list)) return { format: 0, objects: null }
   if (list.length === 0) return { format: allowNone ? 1 : 0, objects: [] }
   let correct = 0
@@ -100,7 +92,8 @@ function readObjects(text: string, allowNone: boolean): Written {
 /** The first `{..}` of the whole text: `{"bbox": [..4], "points_1": [..2], "points_2": [..2]}`. */
 function readSingle(text: string, allowNone: boolean): Written {
   if (allowNone && answerBlock(text) === '[]') return { format: 1, objects: [] }
-  const value = parsed(/\{[^}]+\}/.exec(text)?.[0])
+  const ended = text.slice(0, text.lastIndexOf('}') + 1) // else each { would be followed to the end of the text
+  const value = tryJson(/\{[^}]+\}/.exec(ended)?.[0] ?? '')
   if (!isObject(value)) return { format: 0, objects: null }
   const lists = [value['points_1'], value['points_2']]
   const format = isList(value['bbox'], 4) && lists.every((list) => isList(list, 2)) ? 1 : 0
