@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -81,6 +81,27 @@ test('the torch of the torchrun above a process is found, whatever is between th
     process.kill(below)
     child.kill()
   }
+  rmSync(folder, { recursive: true })
+})
+
+test('no Python file of the current folder runs when the torch of a torchrun is asked for', async (t) => {
+  const python = spawnSync('python3', ['-c', 'import sys; print(sys.executable)'], { encoding: 'utf8' }).stdout?.trim()
+  if (!python) return t.skip('no python3')
+  const folder = mkdtempSync(join(tmpdir(), 'roundtrip-torchrun-'))
+  const canary = join(folder, 'canary')
+  for (const name of ['csv.py', 'zipfile.py', 'email.py', 'json.py'])
+    writeFileSync(join(folder, name), `open(${JSON.stringify(canary)}, 'w')`)
+  const words = ['-e', 'setInterval(() => {}, 1000)', 'torchrun']
+  const child = spawn(process.execPath, words, { argv0: python, stdio: 'ignore' })
+  const before = process.cwd()
+  try {
+    process.chdir(folder)
+    torchrunVersion(child.pid)
+  } finally {
+    process.chdir(before)
+    child.kill()
+  }
+  assert.ok(!existsSync(canary))
   rmSync(folder, { recursive: true })
 })
 

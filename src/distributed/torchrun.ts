@@ -24,7 +24,9 @@ export function torchrunVersion(parent = process.ppid): string | null {
 }
 
 function versionOf(python: string): string | null {
-  const code = "from importlib.metadata import version; print(version('torch'))"
+  // '' is the current folder, whose Python files are not ours to run
+  const code =
+    "import sys; sys.path.remove('') if '' in sys.path else 0; from importlib.metadata import version; print(version('torch'))"
   return spawnSync(python, ['-c', code], { encoding: 'utf8', timeout: 10_000 }).stdout?.trim() || null
 }
 
