@@ -78,6 +78,27 @@ test('an evaluation of fewer than two records is refused', () => {
   assert.throws(() => readDemo(['--evalRecords', '0']), /evalRecords: expected at least 2/)
 })
 
+test('the process of the page beside a run gets no keys', { skip: !existsSync('/proc/self/environ') }, async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'roundtrip-beside-'))
+  const secrets = {
+    OPENAI_API_KEY: 'sk-canary',
+    MLFLOW_TRACKING_URI: 'http://u:canary@h',
+    HTTPS_PROXY: 'http://canary@h',
+  }
+  Object.assign(process.env, secrets)
+  const live = await watchBeside(join(folder, 'run'))
+  try {
+    const below = readFileSync(`/proc/self/task/${process.pid}/children`, 'utf8').trim().split(' ')
+    const given = below.map((pid) => readFileSync(`/proc/${pid}/environ`, 'utf8')).join('\0')
+    assert.match(given, /(^|\0)PATH=/)
+    assert.ok(!given.includes('canary'), given)
+  } finally {
+    for (const name of Object.keys(secrets)) delete process.env[name]
+    live.close()
+  }
+  rmSync(folder, { recursive: true, force: true })
+})
+
 test('the page beside a run is served at the printed address, opened by the desktop, and ends when it is closed', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'roundtrip-beside-'))
   const opener = process.platform === 'darwin' ? 'open' : 'xdg-open'

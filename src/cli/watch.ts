@@ -66,11 +66,15 @@ async function serveAt(port: number | undefined, target: Omit<WatchOptions, 'por
   }
 }
 
+/** What the page's process needs: it answers a network and reads files of others, so it gets no keys. */
+const served = /^(PATH|HOME|TZ|TMPDIR|LANG|LD_LIBRARY_PATH|(LC|NODE|ROUNDTRIP|XDG)_\w+)$/
+
 /** The same page from a separate process, for a command that trains: serving it does not slow down the run. */
 export async function watchBeside(folder: string): Promise<{ url: string; close(): void }> {
   makeFolder(folder)
   const program = join(packageRoot(), 'bin', 'roundtrip.mjs')
-  const child = spawn(process.execPath, [program, 'watch', folder], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => served.test(name)))
+  const child = spawn(process.execPath, [program, 'watch', folder], { env, stdio: ['ignore', 'pipe', 'inherit'] })
   const url = await new Promise<string>((done, fail) => {
     child.stdout.setEncoding('utf8').once('data', (text: string) => done(text.trim()))
     child.once('error', fail)
