@@ -26,15 +26,17 @@ function sizeOf(field: Buffer): number {
   return Number.parseInt(text(field).trim() || '0', 8)
 }
 
-/** `path` and `size` of a pax extended header: lines "LENGTH key=value\n". */
-function paxFields(bytes: Buffer): Record<string, string> {
-  const fields: Record<string, string> = {}
+type Override = { path?: string; size?: string }
+
+/** Those of a pax extended header: lines "LENGTH key=value\n". */
+function paxFields(bytes: Buffer): Override {
+  const fields: Override = {}
   for (let at = 0; at < bytes.length; ) {
-    const gap = bytes.indexOf(32, at)
+    const gap = at + bytes.subarray(at, at + 20).indexOf(32)
     const length = Number.parseInt(bytes.toString('latin1', at, gap), 10)
-    if (gap < 0 || !(length > 0)) break
+    if (gap < at || !(length > 0)) break
     const [key, ...value] = bytes.toString('utf8', gap + 1, at + length - 1).split('=')
-    fields[key!] = value.join('=')
+    if (key === 'path' || key === 'size') fields[key] = value.join('=')
     at += length
   }
   return fields
@@ -50,7 +52,7 @@ function headerName(header: Buffer): string {
 export async function indexTar(path: string, pool: FilePool): Promise<TarMember[]> {
   const size = statSync(path).size
   const members: TarMember[] = []
-  let override: Record<string, string> = {}
+  let override: Override = {}
   for (let at = 0; at + block <= size; ) {
     const header = await pool.read(path, at, block)
     if (header.every((byte) => byte === 0)) return members
