@@ -5,8 +5,9 @@ import { join } from 'node:path'
 import test, { after } from 'node:test'
 import sharp from 'sharp'
 import { parse } from 'yaml'
+import { withinMinute } from '../../tests/support/in-time.ts'
 import { RunWriter, type Sample } from '../tracking/index.ts'
-import { modelName, runOfCheckpoint, writeExportedCard } from './exported-card.ts'
+import { licenseOf, modelName, runOfCheckpoint, writeExportedCard } from './exported-card.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'roundtrip-card-'))
 after(() => rmSync(folder, { recursive: true, force: true }))
@@ -60,6 +61,16 @@ function makeModel(name: string, config: object): string {
   writeFileSync(join(dir, 'config.json'), JSON.stringify(config))
   return dir
 }
+
+test('a licence is read in one pass over a model card of 100,000 fields', async () => {
+  const source = makeModel('many', {})
+  const fields = Array.from({ length: 100_000 }, (_, i) => `k${i}: 1\n`)
+  writeFileSync(join(source, 'README.md'), `---\n${fields.join('')}license: mit\n---\n`)
+  assert.equal(
+    withinMinute(() => licenseOf(source)),
+    'mit',
+  )
+})
 
 test('the model card of an export has base, licence, recipe, data, metrics, picture, versions and loading', async () => {
   const run = await makeRun()

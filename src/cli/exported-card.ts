@@ -64,10 +64,10 @@ export function modelName(source: string): string {
 }
 
 /** That of the source's model card, if it can be read. */
-function licenseOf(source: string): string | undefined {
+export function licenseOf(source: string): string | undefined {
   try {
     const head = /^---\n([\s\S]*?)\n---/.exec(readTextFile(join(source, 'README.md')))?.[1]
-    const { license } = (head ? parse(head) : {}) as { license?: unknown }
+    const { license } = (head ? parse(head, { uniqueKeys: false }) : {}) as { license?: unknown }
     return typeof license === 'string' ? license : undefined
   } catch {
     return undefined
