@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import { isObject, Mismatch, messageOf, typeOf } from '../core/index.ts'
+import { expecting, isObject, Mismatch, typeOf } from '../core/index.ts'
 import { byteLengthOf, checkName, dtypes, isDType, showShape } from './dtype.ts'
 import type { SafetensorsHeader, TensorRange } from './safetensors.ts'
 
@@ -25,12 +25,7 @@ function parseObject(where: string, bytes: Uint8Array): Record<string, unknown> 
   }
   if (!isUtf8(bytes)) throw new Mismatch({ where, field, expected: 'UTF-8', got: 'other bytes' })
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('utf8')
-  let json: unknown
-  try {
-    json = JSON.parse(text)
-  } catch (error) {
-    throw new Mismatch({ where, field, expected: 'JSON', got: messageOf(error).slice(0, 200) }, { cause: error })
-  }
+  const json: unknown = expecting({ where, field, expected: 'JSON' }, () => JSON.parse(text))
   if (!isObject(json)) throw new Mismatch({ where, field, expected: 'a JSON object', got: typeOf(json) })
   const twice = duplicateKey(text)
   if (twice !== null) throw new Mismatch({ where, field, expected: 'each key once', got: `${twice} twice` })

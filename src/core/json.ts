@@ -30,10 +30,20 @@ export function tryJsonObject(text: string): JsonObject | undefined {
   return isObject(value) ? value : undefined
 }
 
+/** Deeper values overflow the stack of whoever walks them. */
+const maxLevels = 1000
+
+const isDeeper = (value: unknown, levels: number): boolean =>
+  typeof value === 'object' &&
+  value !== null &&
+  (levels === 0 || (Array.isArray(value) ? value : Object.values(value)).some((inner) => isDeeper(inner, levels - 1)))
+
 /** The value of a JSON text; `where` names its file, or its file and line. */
 export function parseJson(text: string, where: string, expected = 'a file of JSON'): unknown {
   refuseFailedDownload(Buffer.from(text.slice(0, 512)), where, expected)
-  return expecting({ where, expected }, () => JSON.parse(text))
+  const value: unknown = expecting({ where, expected }, () => JSON.parse(text))
+  if (!isDeeper(value, maxLevels)) return value
+  throw new Mismatch({ where, expected: `JSON of at most ${maxLevels} levels`, got: 'more' })
 }
 
 /** What a file of JSON holds, however large it is. */
@@ -50,19 +60,16 @@ export interface JsonLine {
 /** The objects of a JSON Lines file, however large it is; blank lines are nothing. */
 export function readJsonLines(path: string): JsonLine[] {
   const texts = readText(path).split('\n')
-  return texts.flatMap((text, i) => (text.trim() === '' ? [] : [parseLine(text, `${path}: line ${i + 1}`)]))
-}
-
-function parseLine(text: string, where: string): JsonLine {
-  const expected = 'a JSON object'
-  const value = parseJson(text, where, expected)
-  if (isObject(value)) return { value, where }
-  throw new Mismatch({ where, expected, got: typeOf(value) })
+  return texts.flatMap((text, i) => {
+    const where = `${path}: line ${i + 1}`
+    return text.trim() === '' ? [] : [{ value: objectOf(parseJson(text, where, 'a JSON object'), where), where }]
+  })
 }
 
 /** A JSON object from a file of settings, with its keys untouched. */
-export function readJsonObject(path: string): JsonObject {
-  const value = parseJson(readTextFile(path), path)
+export const readJsonObject = (path: string): JsonObject => objectOf(parseJson(readTextFile(path), path), path)
+
+function objectOf(value: unknown, where: string): JsonObject {
   if (isObject(value)) return value
-  throw new Mismatch({ where: path, expected: 'a JSON object', got: typeOf(value) })
+  throw new Mismatch({ where, expected: 'a JSON object', got: typeOf(value) })
 }

@@ -187,6 +187,14 @@ test('a line that is not JSON is counted and named', async () => {
   )
 })
 
+test('a record nested so deep that walking it overflows the stack is counted and named', async () => {
+  for (const field of ['extra', 'category', 'mask']) {
+    const deep = `{"id": "b", "image": "a.png", "caption": "c", "${field}": ${'['.repeat(100_000)}${']'.repeat(100_000)}}`
+    const path = await jsonlWith(`jsonl-deep-${field}`, Buffer.from(deep))
+    await expectReject(path, 2, 'bad-record', /set\.jsonl: line 2: expected JSON of at most 1000 levels, got more/)
+  }
+})
+
 test('a record without a mask is counted and named', async () => {
   await expectReject(await jsonlWith('jsonl-none', { mask: null }), 2, 'no-mask', /set\.jsonl: line 2: mask: expected/)
 })

@@ -1,6 +1,6 @@
 import { readFileSync, statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
-import { addFolder, atomicWrite, cacheFolder, log, messageOf, sha256 } from '../core/index.ts'
+import { addFolder, atomicWrite, cacheFolder, log, messageOf, sha256, tryJson } from '../core/index.ts'
 
 /** Name, size and time of a file; if one of them changes, the content counts as changed. */
 function fileStamp(path: string): string {
@@ -52,12 +52,9 @@ function readStored<T>(path: string): Stored<T> | null {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') log.warn(`index cache: ${messageOf(error)}`)
     return null
   }
-  try {
-    return JSON.parse(text) as Stored<T>
-  } catch {
-    log.warn(`index cache: ${path} is damaged and will be written again`)
-    return null
-  }
+  const stored = tryJson(text)
+  if (stored === undefined) log.warn(`index cache: ${path} is damaged and will be written again`)
+  return (stored ?? null) as Stored<T> | null
 }
 
 /** Numbers of an index as text: 8 bytes each, exact to 2^53. */

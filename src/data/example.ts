@@ -66,7 +66,7 @@ export class BadRecord extends Mismatch {
 }
 
 /** Turns a Mismatch into a BadRecord with a reason that is counted; other errors are returned unchanged. */
-export function asBadRecord(error: unknown, reason: Reason, where: string, field: string): unknown {
+export function asBadRecord(error: unknown, reason: Reason, where: string, field?: string): unknown {
   if (error instanceof BadRecord || error instanceof ChangedFile || !(error instanceof Mismatch)) return error
   const { expected, got, hint } = error.info
   return new BadRecord(reason, { where, field, expected, got, hint }, { cause: error })

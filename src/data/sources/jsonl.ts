@@ -6,10 +6,11 @@ import {
   isObject,
   type JsonObject,
   Mismatch,
-  messageOf,
+  parseJson,
   refuseFailedDownload,
   regularFile,
   sha256,
+  tryJsonObject,
   unreadable,
 } from '../../core/index.ts'
 import { decodeRle, type Mask, maskFromPng, polygonsToMask, type Rle } from '../../mask/index.ts'
@@ -83,13 +84,8 @@ async function* pieces(path: string): AsyncGenerator<Buffer> {
 
 /** The id in a line; a line that cannot be read gets its number, and is rejected when it is used. */
 function statedId(bytes: Buffer | null): string | null {
-  if (!bytes) return null
-  try {
-    const id = (JSON.parse(readable.decode(bytes)) as { id?: unknown } | null)?.id
-    return typeof id === 'string' || typeof id === 'number' ? String(id) : null
-  } catch {
-    return null
-  }
+  const id = bytes && tryJsonObject(readable.decode(bytes))?.id
+  return typeof id === 'string' || typeof id === 'number' ? String(id) : null
 }
 
 async function buildIndex(path: string, name: string): Promise<LineIndex> {
@@ -121,9 +117,9 @@ function parseLine(bytes: Buffer, where: string): JsonObject {
   }
   let value: unknown
   try {
-    value = JSON.parse(text)
+    value = parseJson(text, where, 'a JSON object')
   } catch (error) {
-    throw new BadRecord('bad-record', { where, expected: 'a JSON object', got: messageOf(error) }, { cause: error })
+    throw asBadRecord(error, 'bad-record', where)
   }
   if (isObject(value)) return value
   throw new BadRecord('bad-record', { where, expected: 'a JSON object', got: value })
