@@ -71,7 +71,7 @@ function textsOf(value: unknown): string[] {
   return listOf(value, 'from').map((turn) => String(turn.value ?? ''))
 }
 
-const prompt = /<Prompt(\d+)>/
+const prompt = /<Prompt(\d{1,9})>/ // the letters of a longer number would not fit on the stack
 
 /** Whether the text of a row refers to its regions by number. */
 export function namesRegions(value: unknown): boolean {
@@ -135,7 +135,7 @@ export async function regionOfRow(
   if (!relation) return region
   return {
     ...region,
-    caption: caption.replace(/<Prompt(\d+)>/g, (_, n) => `Region ${regionLetter(Number(n))}`),
+    caption: caption.replace(new RegExp(prompt, 'g'), (_, n) => `Region ${regionLetter(Number(n))}`),
     extraMasks: await Promise.all(encoded.slice(1).map((m, i) => maskOf(m, where, `${columns.mask}[${i + 1}]`))),
   }
 }

@@ -117,14 +117,15 @@ async function readMask(folder: string, id: string, where: string): Promise<Mask
 }
 
 /** Box and points of a solution, or several objects, as pixel indices of the image. */
-function placesOf(solution: string, { width, height }: { width: number; height: number }, where: string) {
+export function placesOf(solution: string, { width, height }: { width: number; height: number }, where: string) {
   const moved = (values: readonly number[]) => values.map((v, i) => index(v, i % 2 === 0 ? width : height))
   const listed = objectsIn(solution)
   if (listed?.length === 0) return {}
   if (listed) return { objects: listed.map((one) => ({ box: moved(one.bbox_2d), point: moved(one.point_2d) })) }
   const pairs = (tag: string): [number, number][] => {
-    const inside = new RegExp(`<${tag}>(.*?)</${tag}>`, 's').exec(solution)?.[1] ?? ''
-    const found = inside.matchAll(/\(\s*(-?[\d.]+)\s*,\s*(-?[\d.]+)\s*\)/g)
+    const start = solution.indexOf(`<${tag}>`)
+    const end = start < 0 ? -1 : solution.indexOf(`</${tag}>`, start)
+    const found = (end < 0 ? '' : solution.slice(start, end)).matchAll(/\(\s*(-?[\d.]+)\s*,\s*(-?[\d.]+)\s*\)/g)
     return [...found].map(([, x, y]) => moved([Number(x), Number(y)]) as [number, number])
   }
   const [box, points] = [pairs('box'), pairs('points')]

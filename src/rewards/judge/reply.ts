@@ -1,5 +1,6 @@
 // Reading a judge's reply to a multiple-choice question, by the list of rules that DLC-Bench's evaluation follows; where
 // that one would crash (empty reply, a letter beyond the last option) ours finds no answer.
+import { tryJson } from '../../core/index.ts'
 
 const letters = 'abcde'
 
@@ -111,11 +112,8 @@ export function firstJson(reply: string, open: '{' | '['): unknown {
   for (let tries = 0; at >= 0 && tries < 20; tries++, at = text.indexOf(open, at + 1)) {
     const end = balancedEnd(text, at)
     if (end < 0) return undefined
-    try {
-      return JSON.parse(text.slice(at, end))
-    } catch {
-      // Prose in brackets: look at the next one.
-    }
+    const value = tryJson(text.slice(at, end))
+    if (value !== undefined) return value // else prose in brackets: look at the next one
   }
   return undefined
 }

@@ -1,5 +1,6 @@
 // The JSON inside a model's text: the whole of it, a code fence, or the last bracket block. Nothing is ever evaluated; what does not
 // parse after one repair of quotes and commas is not an answer.
+import { tryJson } from '../../core/index.ts'
 
 export type Candidate = 'whole' | 'fence' | 'block'
 
@@ -18,21 +19,12 @@ export function findJson(region: string): FoundJson | null {
   ]
   for (const [candidate, text] of candidates) {
     if (text === null) continue
-    const strict = parsed(text)
-    if (strict) return { value: strict.value, candidate, repaired: false }
-    const repaired = parsed(repair(text))
-    if (repaired) return { value: repaired.value, candidate, repaired: true }
+    for (const repaired of [false, true]) {
+      const value = tryJson(repaired ? repair(text) : text) // an untrained policy rarely writes JSON
+      if (value !== undefined) return { value, candidate, repaired }
+    }
   }
   return null
-}
-
-/** Boxed, because null is a JSON value too. */
-function parsed(text: string): { value: unknown } | null {
-  try {
-    return { value: JSON.parse(text) as unknown }
-  } catch {
-    return null // an untrained policy rarely writes JSON; the answer is then counted as invalid
-  }
 }
 
 const ticks = '```'
