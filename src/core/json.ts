@@ -15,10 +15,24 @@ export function typeOf(value: unknown): string {
   return Array.isArray(value) ? 'a list' : typeof value
 }
 
+/** Deeper values overflow the stack of whoever walks them. */
+const maxLevels = 1000
+
+const isDeeper = (value: unknown, levels: number): boolean =>
+  typeof value === 'object' &&
+  value !== null &&
+  (levels === 0 || (Array.isArray(value) ? value : Object.values(value)).some((inner) => isDeeper(inner, levels - 1)))
+
+function decodeJson(text: string): unknown {
+  const value: unknown = JSON.parse(text)
+  if (!isDeeper(value, maxLevels)) return value
+  throw new SyntaxError(`more than ${maxLevels} levels`)
+}
+
 /** The value of a JSON text; undefined if it is none. */
 export function tryJson(text: string): unknown {
   try {
-    return JSON.parse(text)
+    return decodeJson(text)
   } catch {
     return undefined
   }
@@ -30,20 +44,10 @@ export function tryJsonObject(text: string): JsonObject | undefined {
   return isObject(value) ? value : undefined
 }
 
-/** Deeper values overflow the stack of whoever walks them. */
-const maxLevels = 1000
-
-const isDeeper = (value: unknown, levels: number): boolean =>
-  typeof value === 'object' &&
-  value !== null &&
-  (levels === 0 || (Array.isArray(value) ? value : Object.values(value)).some((inner) => isDeeper(inner, levels - 1)))
-
 /** The value of a JSON text; `where` names its file, or its file and line. */
 export function parseJson(text: string, where: string, expected = 'a file of JSON'): unknown {
   refuseFailedDownload(Buffer.from(text.slice(0, 512)), where, expected)
-  const value: unknown = expecting({ where, expected }, () => JSON.parse(text))
-  if (!isDeeper(value, maxLevels)) return value
-  throw new Mismatch({ where, expected: `JSON of at most ${maxLevels} levels`, got: 'more' })
+  return expecting({ where, expected }, () => decodeJson(text))
 }
 
 /** What a file of JSON holds, however large it is. */

@@ -191,7 +191,7 @@ test('a record nested so deep that walking it overflows the stack is counted and
   for (const field of ['extra', 'category', 'mask']) {
     const deep = `{"id": "b", "image": "a.png", "caption": "c", "${field}": ${'['.repeat(100_000)}${']'.repeat(100_000)}}`
     const path = await jsonlWith(`jsonl-deep-${field}`, Buffer.from(deep))
-    await expectReject(path, 2, 'bad-record', /set\.jsonl: line 2: expected JSON of at most 1000 levels, got more/)
+    await expectReject(path, 2, 'bad-record', /set\.jsonl: line 2: expected a JSON object, got more than 1000 levels/)
   }
 })
 

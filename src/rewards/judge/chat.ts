@@ -1,5 +1,5 @@
 // One POST to an OpenAI-compatible server. A redirect is never followed, because it would carry the key to another host.
-import { messageOf, readBody, tryJsonObject } from '../../core/index.ts'
+import { readBody, tryJsonObject } from '../../core/index.ts'
 
 /** The judge gave no usable reply. `fatal` means that asking again cannot help. */
 export class JudgeFailure extends Error {
@@ -21,7 +21,7 @@ const passing = new Set([408, 409, 425, 429])
 /** A chat reply has a few kilobytes. */
 const maxReplyBytes = 1 << 20
 
-/** The parsed reply; a JudgeFailure, or fetch's own error. */
+/** The parsed reply; a JudgeFailure, or the error of fetch or of the parser. */
 export async function postChat(
   { baseUrl, key }: { baseUrl: string; key: string },
   body: unknown,
@@ -37,11 +37,7 @@ export async function postChat(
   const { text, whole } = await readBody(reply, maxReplyBytes)
   if (!reply.ok) throw refusalOf(reply, text)
   if (!whole) throw new JudgeFailure(`reply of more than ${maxReplyBytes} bytes`)
-  try {
-    return JSON.parse(text)
-  } catch (error) {
-    throw new JudgeFailure(`no readable reply: ${messageOf(error)}`)
-  }
+  return JSON.parse(text)
 }
 
 function refusalOf({ status, headers }: Response, text: string): JudgeFailure {
