@@ -10,7 +10,14 @@ import { describeEnvironment, gitCommit } from './environment.ts'
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
 test('the environment names command, product, torch and device, without keys', () => {
-  const command = ['train', '--judge.url', 'https://user:hush@host/v1?api_key=hush&x=1', '--token=hush', '--seed', '3']
+  const command = [
+    'train',
+    '--judge.url',
+    'https://user:hu@sh:hush@host/v1?api_key=hush&x=1',
+    '--token=hush',
+    '--seed',
+    '3',
+  ]
   const found = describeEnvironment({ command, torch: '2.11.0', device: 'cuda' })
   const expected = ['train', '--judge.url', 'https://***@host/v1?api_key=***&x=1', '--token=***', '--seed', '3']
   assert.deepEqual(found.command, expected)

@@ -38,7 +38,7 @@ function productVersion(root: string): string {
 /** A key in the query of an address, or user and password in front of its host, stay out of the file. */
 function withoutSecret(word: string): string {
   return word
-    .replace(/(\/\/)[^/@\s]+@/g, '$1***@')
+    .replace(/(\/\/)[^/\s]+@/g, '$1***@')
     .replace(/([?&;][^=&;\s]*(?:key|token|secret|password|sig)[^=&;\s]*=)[^&;\s]+/gi, '$1***')
     .replace(/^(--\S*(?:key|token|secret|password)=)\S+/i, '$1***')
 }
