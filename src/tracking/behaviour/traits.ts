@@ -97,7 +97,7 @@ function pointValues(item: Extract<Shown, { kind: 'points' }> | undefined, given
 export function wordsOf(text: string): string[] {
   return (
     text
-      .replace(/<\|.*?\|>|\[SEG\]/g, ' ')
+      .replace(/<\|[^|<>\n]{0,64}\|>|\[SEG\]/g, ' ')
       .toLowerCase()
       .match(/[\p{L}\p{N}]+/gu) ?? []
   )
