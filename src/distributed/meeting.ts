@@ -3,7 +3,7 @@ import { createSocket } from 'node:dgram'
 import { lookup } from 'node:dns/promises'
 import { connect } from 'node:net'
 import { hostname, networkInterfaces } from 'node:os'
-import { log, Mismatch, messageOf, pause } from '../core/index.ts'
+import { log, Mismatch, messageOf, pause, tryJsonObject } from '../core/index.ts'
 import { native } from '../engine/index.ts'
 import type { Meeting, Rank } from './environment.ts'
 import { Disagreement, PeerFailure } from './failure.ts'
@@ -93,7 +93,8 @@ function connectionProblem(host: string, port: number): Promise<string | null> {
 /** Every process registers. An error names the ranks that are missing at the time limit, or the first fact that differs. */
 export async function meet(place: Rank, liveness: Liveness, facts: Facts, seconds: number): Promise<PeerProcess[]> {
   const { rank, size } = place
-  await answered(liveness.set(`process/${rank}`, JSON.stringify({ host: hostname(), pid: process.pid, facts })), place)
+  const own: Registration = { host: hostname(), pid: process.pid, facts: { 'world size': String(size), ...facts } }
+  await answered(liveness.set(`process/${rank}`, JSON.stringify(own)), place)
   const startedAt = performance.now()
   const texts: (string | null)[] = new Array(size).fill(null)
   const absent = () => texts.flatMap((text, r) => (text === null ? [r] : [])).join(', ')
@@ -105,7 +106,7 @@ export async function meet(place: Rank, liveness: Liveness, facts: Facts, second
     if (waited > reports * reportEvery && reports++) log.warn(`waiting for ranks ${absent()} of ${size}`)
     await pause(20)
   }
-  const all = texts.map((text) => JSON.parse(text!) as Registration)
+  const all = texts.map((text) => ({ ...tryJsonObject(text!) }) as Partial<Registration> as Registration)
   requireSameFacts(all)
   return all.map(({ host, pid }) => ({ host, pid }))
 }
@@ -120,15 +121,15 @@ async function answered<T>(work: Promise<T>, { meeting }: Rank): Promise<T> {
 }
 
 function requireSameFacts(all: readonly Registration[]): void {
-  const [first] = all as [Registration]
-  for (const [rank, { facts }] of all.entries()) {
-    const name = [...Object.keys(first.facts), ...Object.keys(facts)].find((key) => facts[key] !== first.facts[key])
+  const [first = {}, ...rest] = all.map(({ facts }) => facts ?? {}) // none: another program wrote into the store
+  for (const [rank, facts] of [first, ...rest].entries()) {
+    const name = [...Object.keys(first), ...Object.keys(facts)].find((key) => facts[key] !== first[key])
     if (name === undefined) continue
     const hint = 'start every rank with the same command, product, torch, model and data'
     throw new Disagreement({
       where: nameOf(all, rank),
       field: name,
-      expected: `${first.facts[name] ?? 'none'}, as on ${nameOf(all, 0)}`,
+      expected: `${first[name] ?? 'none'}, as on ${nameOf(all, 0)}`,
       got: facts[name] ?? 'none',
       hint,
     })

@@ -6,6 +6,9 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { readRank } from '../../src/distributed/environment.ts'
+import { openStore } from '../../src/distributed/meeting.ts'
+import { native } from '../../src/engine/index.ts'
 import { inTime } from '../support/in-time.ts'
 import { type Ended, freePort, type Rank, startRanks } from './distributed-ranks.ts'
 
@@ -114,6 +117,39 @@ test('a version, a setting or a file that differs is named with both values and 
         new RegExp(`rank 1 on \\S+: ${name}: expected ${common[name]}, as on rank 0 on \\S+, got ${value}`),
       )
     }
+  }
+})
+
+test('ranks of worlds of different sizes are named with both sizes', async () => {
+  for (const [size, other] of [
+    [2, 3],
+    [3, 2],
+  ] as const) {
+    const port = await freePort()
+    const start = (rank: number, of: number) => startRanks(of, 'collectives', { only: [rank], port })[0]!
+    const [first, second] = await endsOf([start(0, size), start(1, other)])
+    const [finds, hears] = size < other ? [first!, second!] : [second!, first!] // who waits for a third hears of it
+    assert.equal(finds.code, 2, finds.stderr)
+    assert.match(
+      finds.stderr,
+      new RegExp(`rank 1 on \\S+: world size: expected ${size}, as on rank 0 on \\S+, got ${other}`),
+    )
+    assert.notEqual(hears.code, 0, hears.stderr)
+  }
+})
+
+test('a program that writes garbage into the store of rank 0 is named as that rank', async () => {
+  for (const garbage of ['garbage', 'null', '{"facts": null}']) {
+    const port = await freePort()
+    const ranks = startRanks(2, 'collectives', { only: [0], port })
+    const env = { RANK: '1', WORLD_SIZE: '2', LOCAL_RANK: '1', MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(port) }
+    const place = readRank(env)
+    const store = await openStore(place, place.meeting!, 60)
+    await native().storeSet(store, 'process/1', garbage)
+    const [end] = await endsOf(ranks)
+    native().storeClose(store)
+    assert.equal(end!.code, 2, end!.stderr)
+    assert.match(end!.stderr, /rank 1: world size: expected 2, as on rank 0 on \S+, got none/)
   }
 })
 
