@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { z } from 'zod'
+import { withinMinute } from '../../tests/support/in-time.ts'
 import { type CommandFlag, distance, nearest, readFlags, SettingTable, settingSections } from './index.ts'
 
 const schema = z.strictObject({
@@ -113,6 +114,13 @@ test("a command's own flags are kept apart, repeated ones in order", () => {
   const given = read('--reward', 'a.ts', '--dry-run', '--reward=b.ts')
   assert.deepEqual(given.settings, {})
   assert.deepEqual(Object.fromEntries(given.flags), { reward: ['a.ts', 'b.ts'], 'dry-run': ['true'] })
+})
+
+test('a recipe of 100,000 keys is refused by its size, because each key is compared with all others', () => {
+  const keys = Array.from({ length: 100_000 }, (_, i) => `k${i}: 1\n`)
+  const long = recipe('long.yaml', keys.join(''))
+  const expected = /long\.yaml: expected a file of at most 131072 bytes, got \d+ bytes/
+  assert.throws(() => withinMinute(() => read('--recipe', long)), expected)
 })
 
 test('recipes that are missing, broken or name unknown settings are reported with their path', () => {

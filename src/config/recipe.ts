@@ -9,7 +9,7 @@ export function readRecipe(path: string, table: SettingTable): Written[] {
   if (!existsSync(path) || !statSync(path).isFile())
     refuseAt(path)('recipe', 'a YAML or JSON file', existsSync(path) ? 'a folder' : 'nothing there')
   const info = { where: path, field: 'recipe', expected: 'YAML or JSON' }
-  const value: unknown = expecting(info, () => parse(readTextFile(path)))
+  const value: unknown = expecting(info, () => parse(readTextFile(path, 1 << 17))) // each key is compared with all others
   if (value === null) return []
   if (!isObject(value)) throw new Mismatch({ where: path, field: 'recipe', expected: 'settings by name', got: value })
   return table.inOrder([...flat(value, '', path, table)])

@@ -79,9 +79,9 @@ export const withoutMark = (text: string): string => text.replace(/^\ufeff/, '')
 const most = 256 * 1024 * 1024
 
 /** The text of a settings file (JSON, YAML, a list of merges). */
-export function readTextFile(path: string): string {
+export function readTextFile(path: string, maxBytes = most): string {
   const { size } = regularFile(path)
-  if (size > most)
-    throw new Mismatch({ where: path, expected: `a file of at most ${most} bytes`, got: `${size} bytes` })
+  if (size > maxBytes)
+    throw new Mismatch({ where: path, expected: `a file of at most ${maxBytes} bytes`, got: `${size} bytes` })
   return readText(path)
 }
