@@ -25,7 +25,7 @@ const isDeeper = (value: unknown, levels: number): boolean =>
 
 function decodeJson(text: string): unknown {
   const value: unknown = JSON.parse(text)
-  if (!isDeeper(value, maxLevels)) return value
+  if (text.length <= 2 * maxLevels || !isDeeper(value, maxLevels)) return value
   throw new SyntaxError(`more than ${maxLevels} levels`)
 }
 
