@@ -2,7 +2,16 @@
 import { existsSync, readFileSync, realpathSync, rmdirSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { listCheckpoints, newestValid, sweep } from '../checkpoint/index.ts'
-import { addFolder, atomicWriteJson, log, Mismatch, messageOf, regularFile, Unavailable } from '../core/index.ts'
+import {
+  addFolder,
+  atomicWriteJson,
+  log,
+  Mismatch,
+  messageOf,
+  regularFile,
+  tryJsonObject,
+  Unavailable,
+} from '../core/index.ts'
 import type { World } from '../distributed/index.ts'
 import { usedSettings } from '../tasks/index.ts'
 import { type Interval, RunWriter, type RunWriterOptions, readRun, runFiles, startFacts } from '../tracking/index.ts'
@@ -144,16 +153,9 @@ function requireOwnFolder({ output, dataPath, evalPath }: Pick<RunConfig, 'outpu
   }
   for (const path of [dataPath, evalPath ?? ''])
     if (existsSync(path) && realpathSync(path) === realpathSync(output)) refuse('the folder of the records')
-  if (existsSync(join(output, config)) && !existsSync(join(output, events)) && !isRunConfig(join(output, config)))
-    refuse(`one with the ${config} of something else`)
-}
-
-function isRunConfig(path: string): boolean {
-  try {
-    return typeof (JSON.parse(readFileSync(path, 'utf8')) as { output?: unknown } | null)?.output === 'string'
-  } catch {
-    return false // ours are written whole
-  }
+  if (!existsSync(join(output, config)) || existsSync(join(output, events))) return
+  const written = tryJsonObject(readFileSync(join(output, config), 'utf8')) // ours are written whole
+  if (typeof written?.['output'] !== 'string') refuse(`one with the ${config} of something else`)
 }
 
 function openLocked(config: RunConfig, settings: Settings): Omit<RunFolder, 'lock'> {
