@@ -21,7 +21,7 @@ import { differences, knowsModelFiles, writtenSettings } from './identity.ts'
 import { lockFile, lockRun, type RunLock } from './lock.ts'
 import { environmentOf } from './start-up.ts'
 import { type RunState, readState } from './state.ts'
-import { beforeSetting, storedSettings } from './stored-settings.ts'
+import { beforeSetting, startFolders, storedSettings, withPaths } from './stored-settings.ts'
 
 /** What a run writes to its folder. */
 export type RunLog = Pick<
@@ -222,7 +222,9 @@ function requireSame(config: RunConfig, state: RunState, settings: Settings): vo
       `${config.output}: the run has no hashes of config.json, tokenizer and preprocessor: they are not compared`,
     )
   requireSteps(config, state)
-  const different = differences({ ...beforeSetting, ...before }, now)
+  const [then, here] = [[...startFolders(config.output), process.cwd()], [process.cwd()]]
+  const started = withPaths({ ...beforeSetting, ...before }, then, realpathSync)
+  const different = differences(started, withPaths(now, here, realpathSync))
   if (different.length === 0) return
   throw new Mismatch({
     where: config.output,

@@ -45,6 +45,7 @@ export function environmentOf(config: RunConfig): Record<string, unknown> {
     device,
     dtype,
     deterministic: device === 'cpu',
+    workingFolder: process.cwd(),
   })
 }
 
