@@ -7,6 +7,7 @@ import { after, before, test } from 'node:test'
 import { messageOf } from '../core/index.ts'
 import { openSource } from '../data/index.ts'
 import { encodePng } from '../image/index.ts'
+import { maskToPng } from '../mask/index.ts'
 import { command } from './adapt.ts'
 
 const root = join(import.meta.dirname, '../..')
@@ -90,6 +91,29 @@ test('records with masks are trained on with captions of the model and measured 
   const differs = ({ id, caption }: Line) => said.get(id) !== caption
   assert.deepEqual([train!.length + held!.length, held!.some(differs)], [6, false])
   assert.ok(train!.some(differs), 'trains on the captions of the records')
+})
+
+test('masks without captions are used, and a record whose image is broken is left out', async () => {
+  const [folder, output] = [join(scratch, 'drawn'), join(scratch, 'uncaptioned')]
+  for (const part of ['images', 'masks']) mkdirSync(join(folder, part), { recursive: true })
+  const source = await openSource('scenes:6')
+  for (let i = 0; i < 6; i++) {
+    const { image, mask } = await source.get(i)
+    writeFileSync(join(folder, 'images', `${i}.png`), i === 2 ? 'not a picture' : await encodePng(image))
+    writeFileSync(join(folder, 'masks', `${i}.png`), await maskToPng(mask))
+  }
+  await source.close()
+  const given = ['--dataPath', folder, '--output', output]
+  const done = adapt('--model', 'assets/miniature', ...given, ...short)
+  assert.equal(done.status, 0, done.stderr)
+  assert.match(done.stderr, /left out: .*2\.png: object \d+: image: expected a complete JPEG/)
+  assert.match(done.stderr, /6 pictures, 1 unreadable \(2\)\n.*\n.*\nassumed: the model's own captions/)
+  const [train, held] = ['train', 'eval'].map((part) => lines(join(output, 'proposals', `${part}.jsonl`)))
+  assert.deepEqual([train!.length, held!.length], [4, 1])
+  assert.ok([...train!, ...held!].every(({ id, caption }) => id !== '2' && caption !== ''))
+
+  const strict = [...given, '--data.onBadRecord', 'stop', '--output', join(scratch, 'strict')]
+  assert.match(adapt('--model', 'assets/miniature', ...strict, ...short).stderr, /^error: .*2\.png: object/m)
 })
 
 test('folders that cannot be used are named before anything is written', async () => {

@@ -82,13 +82,13 @@ async function propose(input: ProposeInput): Promise<ProposedRecords> {
 
 /** What the command decided in the user's place. */
 function assumptions(found: ProposedRecords, { sam, records: given }: Pick<ProposeInput, 'sam' | 'records'>): string[] {
-  const { pictures, unreadable, empty, records, heldOut, notes } = found
+  const { pictures, unreadable, empty, records, heldOut, withoutCaptions = given === null, notes } = found
   const missing = unreadable.length > 0 ? `, ${unreadable.length} unreadable (${unreadable[0]})` : ''
   return [
     `${counted(pictures, 'picture')}${missing}${empty > 0 ? `, ${empty} without a mask` : ''}`,
     `assumed: masks of ${given ?? sam} are right: ${records} to train on, ${heldOut} of other pictures held out`,
     `shown on ${found.train.replace(/jsonl$/, 'html')}`,
-    given === null
+    withoutCaptions
       ? "assumed: the model's own captions describe them; metrics compare with these, not with a person's annotations"
       : "trains on the model's own captions; held-out records keep theirs, which the metrics compare with",
     ...notes,

@@ -34,12 +34,14 @@ export interface ProposedRecords {
   train: string
   eval: string
   pictures: number
-  /** Names of pictures that could not be read. */
+  /** Names of pictures, or ids of records, that could not be read. */
   unreadable: string[]
   /** Pictures in which no mask passed the rules. */
   empty: number
   records: number
   heldOut: number
+  /** Held-out records have captions of the model too. */
+  withoutCaptions?: boolean
   /** What else a user should know about the records. */
   notes: string[]
 }
@@ -110,30 +112,48 @@ export async function proposeWork(input: ProposeInput, port: EnginePort): Promis
   }
   const records = await captionAll(input, masks, port)
   const empty = [...masks.values()].filter((m) => m.length === 0).length
-  return await write(input, splitRecords(records), { pictures: pictures.length, unreadable, empty })
+  return await write(input, splitRecords(records), {
+    pictures: pictures.length,
+    unreadable,
+    empty,
+    withoutCaptions: true,
+  })
 }
 
-/** Records to train on get the model's captions; held-out ones keep theirs, to measure with. */
+/** Records to train on get the model's captions; held-out ones keep theirs, to measure with, if they have any. */
 async function captionRecords(input: ProposeInput, path: string, port: EnginePort): Promise<ProposedRecords> {
-  const { openSource, splitIndices } = await import('../data/index.ts')
+  const { BadRecord, openSource, splitIndices } = await import('../data/index.ts')
+  const { heldOutFraction } = await import('../run/index.ts')
   const { encodePng } = await import('../image/index.ts')
   const { encodeRle } = await import('../mask/index.ts')
   const { data } = input.config
   const source = await openSource(path, data)
   makeFolder(input.out)
-  const [masks, heldOut] = [new Map<string, Proposed>(), [] as ProposedRecord[]]
+  const evalFraction = heldOutFraction(source, { ...input.config, evalPath: null }) ?? data.evalFraction
+  const [masks, heldOut] = [new Map<string, Proposed>(), new Map<string, ProposedRecord[]>()]
+  const unreadable: string[] = []
+  const leaveOut = (i: number, error: unknown) => {
+    if (!(error instanceof BadRecord) || data.onBadRecord === 'stop') throw error
+    unreadable.push(source.id(i))
+    port.send(`left out: ${error.message}`)
+  }
   for (const split of ['train', 'eval'] as const) {
-    for (const i of splitIndices(source, { ...data, split })) {
-      const { id, image, mask, caption } = await source.get(i)
+    for (const i of splitIndices(source, { ...data, evalFraction, split })) {
+      const record = await source.get(i).catch((error) => leaveOut(i, error))
+      if (!record) continue
+      const { id, image, mask, caption } = record
       const [file, rle] = [resolve(input.out, `${i}.png`), encodeRle(mask)]
       atomicWrite(file, await encodePng(image))
-      if (split === 'eval') heldOut.push({ id, image: file, mask: rle, caption })
-      else masks.set(file, [{ id, mask, rle }])
+      if (split === 'eval') heldOut.set(file, source.withoutCaptions ? [] : [{ id, image: file, mask: rle, caption }])
+      if (split === 'train' || source.withoutCaptions) masks.set(file, [{ id, mask, rle }])
     }
   }
   await source.close()
-  const split = { train: await captionAll(input, masks, port), eval: heldOut }
-  return await write(input, split, { pictures: source.length, unreadable: [], empty: 0 })
+  const written = await captionAll(input, masks, port)
+  const [train, others] = [false, true].map((isOther) => written.filter((r) => heldOut.has(r.image) === isOther))
+  const split = { train: train!, eval: [...[...heldOut.values()].flat(), ...others!] }
+  const { length: pictures, withoutCaptions = false } = source
+  return await write(input, split, { pictures, unreadable, empty: 0, withoutCaptions })
 }
 
 /** A page of the pictures with their masks and captions, held-out ones included. */
@@ -243,7 +263,7 @@ function splitRecords(records: readonly ProposedRecord[]): SplitRecords {
 async function write(
   input: ProposeInput,
   split: SplitRecords,
-  counts: Pick<ProposedRecords, 'pictures' | 'unreadable' | 'empty'>,
+  counts: Pick<ProposedRecords, 'pictures' | 'unreadable' | 'empty' | 'withoutCaptions'>,
 ): Promise<ProposedRecords> {
   const records = [...split.train, ...split.eval]
   if (records.length < 2) {
