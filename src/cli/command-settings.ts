@@ -62,7 +62,7 @@ export const readings = {
   },
   'eval --compare': { reads: 'seed', flags: 'compare protocol out json recipe' },
   doctor: {
-    except: `${runLife} ${order} data.split data.splitBy data.evalFraction data.onBadRecord data.maxRejectFraction ${grouped('optim', schedule)} ${grouped('rl', batching)} lora.dropout`,
+    except: `${runLife} ${order} data.split data.splitBy data.evalFraction ${grouped('optim', schedule)} ${grouped('rl', batching)} lora.dropout`,
   },
   plan: {
     reads: `model task batchSize maxTiles frozenWeights checkpointing lora.rank lora.targets sampling.weights rl.numGenerations rl.maxCompletionLength rl.gradientAccumulationSteps splitMoments`,

@@ -13,6 +13,7 @@ import { Encoder } from './features.ts'
 import type { Host } from './host.ts'
 import { Learner } from './learner.ts'
 import { disposeLearner } from './loop.ts'
+import { firstExamples } from './records.ts'
 import { runOf } from './run-parts.ts'
 import { openRunSource } from './sources.ts'
 import { maxRecords, sampleUntilSpread, verdictOf } from './verdict.ts'
@@ -37,7 +38,13 @@ export async function doctor(config: RunConfig, host: Pick<Host, 'progress' | 's
   const encoder = new Encoder(learner.family, config)
   try {
     const run = runOf(config, kind.build(learner.family, config), learner, encoder, host)
-    const examples = await readExamples(config)
+    const source = await openRunSource(config.dataPath, config.data)
+    const examples = await firstExamples(
+      source,
+      { ...config.data, split: 'all' },
+      kind.recordRules?.(config) ?? {},
+      maxRecords,
+    )
     const [example] = examples
     const [item, other] = encoder.items([example!, inverted(example!)]) as [WorkItem, WorkItem]
     const together = [item, other]
@@ -99,15 +106,6 @@ function probeGroup(run: Run, task: Group['task'], item: WorkItem): Group {
 function normsOf(findings: readonly Finding[]): Record<string, number> {
   const gradients = findings.filter(({ name }) => name.startsWith('gradient '))
   return Object.fromEntries(gradients.map(({ name, pass }) => [name.slice('gradient '.length), Number(pass)]))
-}
-
-async function readExamples(config: RunConfig): Promise<Example[]> {
-  const source = await openRunSource(config.dataPath, config.data)
-  try {
-    return await Promise.all(Array.from({ length: Math.min(maxRecords, source.length) }, (_, i) => source.get(i)))
-  } finally {
-    await source.close()
-  }
 }
 
 /** The same record with another image of the same size. */

@@ -176,13 +176,22 @@ async function readHeldOut(config: RunConfig, data: RunConfig['data'], rules: Re
   const { evalPath, dataPath } = config
   const source = evalPath === null ? await openRunSource(dataPath, data) : await openEvalSource(evalPath, data)
   const split = config.evalPath === null ? 'eval' : 'all'
-  const order = { ...data, shuffle: false, split, curriculum: 'none' } as const
-  const loader = openLoader(source, order, undefined, null, rules)
+  return firstExamples(source, { ...data, split }, rules, config.evalRecords)
+}
+
+/** The first usable records in stored order; closes the source. */
+export async function firstExamples(
+  source: Source,
+  data: RunConfig['data'],
+  rules: RecordRules,
+  max: number,
+): Promise<Example[]> {
+  const loader = openLoader(source, { ...data, shuffle: false, curriculum: 'none' }, undefined, null, rules)
   const out: Example[] = []
   try {
     for await (const example of loader) {
       out.push(example)
-      if (out.length === config.evalRecords) break
+      if (out.length === max) break
     }
   } finally {
     await loader.close()
