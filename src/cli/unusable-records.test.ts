@@ -33,6 +33,16 @@ function roundtrip(...args: string[]) {
   return spawnSync(process.execPath, words, { cwd: root, encoding: 'utf8' })
 }
 
+test('an evaluation is over when all usable records are read, and compares two models', () => {
+  const words = ['--model', 'assets/miniature', '--json']
+  const { records, stopped } = JSON.parse(roundtrip('eval', ...words, '--evalBatch', '2').stdout)
+  assert.deepEqual([records, stopped], [3, false])
+  assert.equal(JSON.parse(roundtrip('eval', ...words, '--evalBatch', '3').stdout).stopped, false)
+  const compared = roundtrip('compare', 'assets/miniature', 'assets/miniature', '--json', '--out', scratch)
+  assert.equal(compared.status, 0, compared.stderr)
+  assert.equal(JSON.parse(compared.stdout).records, 3, compared.stderr)
+})
+
 test('doctor checks the model with the records that can be used', () => {
   const done = roundtrip('doctor', '--model', 'assets/miniature')
   assert.match(done.stderr, /warn: skipped \(image-unreadable\): .*line 1/)

@@ -56,7 +56,7 @@ export async function evaluateModel(
   const order = { ...data, shuffle: false, curriculum: 'none' as const }
   const preparation = preparationOf(family, config, kind)
   const loader = openLoader(source, order, undefined, preparation, kind.recordRules?.(config))
-  const total = Math.min(options.records ?? Number.POSITIVE_INFINITY, loader.epochLength)
+  let total = Math.min(options.records ?? Number.POSITIVE_INFINITY, loader.epochLength)
   const scores: RecordScore[] = []
   const part = splitIndices(source, order).subarray(0, total)
   const evaluated = { path: config.dataPath, data, indices: part }
@@ -68,8 +68,9 @@ export async function evaluateModel(
       const batch = []
       while (batch.length < Math.min(config.evalBatch, total - scores.length)) {
         const next = await records.next()
-        if (next.done) break
-        batch.push(next.value)
+        if (next.done)
+          total = scores.length + batch.length // the others cannot be used
+        else batch.push(next.value)
       }
       if (batch.length === 0) break
       const found = await evaluateAll(
