@@ -105,6 +105,16 @@ async function rowKeys(info: RowSourceInfo, shards: readonly RowShard[]): Promis
   return new Map(shards.map((shard, i) => [shard, new PackedStrings(all.slice(starts[i], starts[i + 1]))]))
 }
 
+/** Some columns of a row; one that cannot be read is a record that is rejected with its reason. */
+export async function readRow(shard: Pick<RowShard, 'path' | 'row'>, row: number, names: readonly string[]) {
+  try {
+    return await shard.row(row, names)
+  } catch (error) {
+    const field = (error instanceof Mismatch && error.info.field) || 'row'
+    throw asBadRecord(error, error instanceof NotUtf8 ? 'not-utf8' : 'bad-record', `${shard.path}: row ${row}`, field)
+  }
+}
+
 async function readRegion(info: RowSourceInfo, placed: Placed, id: string, options?: RegionOptions): Promise<Region> {
   const { shard, row, region, split } = placed
   const where = `${shard.path}: row ${row}`
@@ -112,13 +122,7 @@ async function readRegion(info: RowSourceInfo, placed: Placed, id: string, optio
   const names = [columns.mask, columns.text, ...(columns.category === null ? [] : [columns.category])]
   const withImage = options?.image !== false
   if (withImage) names.push(columns.image)
-  let values: Record<string, unknown>
-  try {
-    values = await shard.row(row, names)
-  } catch (error) {
-    if (!(error instanceof Mismatch)) throw error
-    throw asBadRecord(error, error instanceof NotUtf8 ? 'not-utf8' : 'bad-record', where, error.info.field ?? 'row')
-  }
+  const values = await readRow(shard, row, names)
   const found = await regionOfRow(values, columns, region, split, where)
   const meta = { source: info.name, shard: shard.label, row }
   const image = withImage ? imageOf(values[columns.image], where) : null

@@ -2,7 +2,6 @@
 // of 840 x 840, image, img_height, img_width; and a folder of mask PNGs named by id. A missing mask is an error, never a box.
 // VisionReasoner's solution is a JSON list with bbox_2d and point_2d of each object. Published images are stretched to the frame.
 import { existsSync, statSync } from 'node:fs'
-import { readFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { Mismatch, namesIn, sha256, tryJson } from '../../core/index.ts'
 import { imageInfo } from '../../image/index.ts'
@@ -11,12 +10,12 @@ import { scanShard } from '../arrow/messages.ts'
 import { RowReader } from '../arrow/rows.ts'
 import { cachedIndex } from '../cache.ts'
 import { asBadRecord, BadRecord, type RecordSource, type Region } from '../example.ts'
-import type { FilePool } from '../files.ts'
+import { type FilePool, readStored } from '../files.ts'
 import { GroupedRecords } from '../grouped-records.ts'
 import { ParquetFile } from '../parquet/file.ts'
 import { PackedStrings } from '../strings.ts'
 import { imageOf, nonEmpty } from './regions.ts'
-import type { RowShard } from './row-source.ts'
+import { type RowShard, readRow } from './row-source.ts'
 
 const frame = 840
 
@@ -41,7 +40,7 @@ export async function openSegZero(path: string, masks: string, pool: FilePool): 
     key: (index) => keys.at(index) || String(index),
     region: async (index, options) => {
       const [shard, row] = records.find(index)
-      return await readRow(shards[shard]!, row, masks, options?.image !== false)
+      return await regionOf(shards[shard]!, row, masks, options?.image !== false)
     },
   }
 }
@@ -73,10 +72,10 @@ async function openShard(path: string, pool: FilePool): Promise<Shard> {
   return { path, rows: reader.rows, row: (at, names) => reader.row(at, names) }
 }
 
-async function readRow(shard: Shard, row: number, masks: string, withImage: boolean): Promise<Region> {
+async function regionOf(shard: Shard, row: number, masks: string, withImage: boolean): Promise<Region> {
   const where = `${shard.path}: row ${row}`
   const columns = ['id', 'problem', 'solution', 'img_height', 'img_width']
-  const values = await shard.row(row, withImage ? [...columns, 'image'] : columns)
+  const values = await readRow(shard, row, withImage ? [...columns, 'image'] : columns)
   const id = String(values['id'] ?? '')
   const size = { width: Number(values['img_width']), height: Number(values['img_height']) }
   const mask = await readMask(masks, id, where)
@@ -110,7 +109,7 @@ async function readMask(folder: string, id: string, where: string): Promise<Mask
     throw new BadRecord('no-mask', { where, field: 'id', expected: `a mask ${path}`, got: 'no such file', hint })
   }
   try {
-    return await maskFromPng(await readFile(path), path)
+    return await maskFromPng(await readStored(path), path)
   } catch (error) {
     throw asBadRecord(error, 'mask-unreadable', where, 'mask')
   }

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { Binary, Field, Struct, Table, tableFromArrays, tableToIPC, vectorFromArray } from 'apache-arrow'
 import { makeRefCoco } from '../../../tests/support/benchmark-folder.ts'
 import { Mismatch } from '../../core/index.ts'
-import { type GarRow, openSource, writeGarArrow } from '../../data/index.ts'
+import { BadRecord, type GarRow, openSource, writeGarArrow } from '../../data/index.ts'
 import { encodePng, resize } from '../../image/index.ts'
 import { encodeRle, maskFromDense, maskToPng, resizeMaskNearest } from '../../mask/index.ts'
 import { makePointScene } from '../../scenes/index.ts'
@@ -86,6 +86,15 @@ test("Seg-Zero's shards give the query, the places in pixels of the original, an
   )
   assert.deepEqual(got.mask, record.mask)
   await assert.rejects(source.get(1), /r2\.png/)
+  await source.close()
+})
+
+test("a row of Seg-Zero's shards that cannot be read has a reason, by which it is counted and skipped", async () => {
+  const shard = readFileSync(join(folder, 'shard.arrow'))
+  shard[shard.indexOf('another')] = 0xff
+  writeFileSync(join(folder, 'latin.arrow'), shard)
+  const source = await openSource(join(folder, 'latin.arrow'), { maskDir: join(folder, 'masks') })
+  await assert.rejects(source.get(1), (e) => e instanceof BadRecord && e.reason === 'not-utf8')
   await source.close()
 })
 
