@@ -109,7 +109,7 @@ class TrainWork implements Work {
   /** Of all processes, after the last step. */
   judged: JudgeCount | null = null
 
-  /** Tasks measure what they need on held-out records; without any, on the first. */
+  /** Tasks measure what they need on held-out records; without any, on the first to train on. */
   async begin(): Promise<void> {
     const { heldOut, records, encoder, host } = this.#opened
     const tasks = this.#run.tasks
@@ -118,7 +118,11 @@ class TrainWork implements Work {
         for (const task of tasks) this.#measured[task.name] = task.open(items)
       }
       if (heldOut.length > 0) encoder.again(heldOut.slice(0, 32), open)
-      else encoder.with([await records.source.get(0)], open)
+      else {
+        const place = records.loader.state()
+        encoder.with([await records.loader.next()], open)
+        records.loader.restore(place)
+      }
     }
     const [first] = await this.#run.world.gather(this.#measured) // the same everywhere, also on devices that round differently
     this.#measured = first!

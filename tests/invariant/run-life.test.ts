@@ -247,6 +247,29 @@ test('unusable records are reported once, also over a stop', async () => {
   ])
 })
 
+test('a first record that cannot be read is skipped as later ones are, also if the noise of loop 2 is measured on it', async () => {
+  const rows = await Promise.all([0, 1, 2, 3].map((i) => garRow(i)))
+  rows[0]!.image.bytes = Buffer.from('not an image')
+  const dataPath = join(folder, 'first-bad')
+  await writeGarArrow(dataPath, rowsOf(rows))
+  const data = { shuffle: false, maxRejectFraction: 0.5 }
+  const config = (name: string, more: RunInput['data']) =>
+    toyRun(toy, at(name), {
+      batchSize: 1,
+      maxSteps: 1,
+      saveSteps: 0,
+      dataPath,
+      rl: small.rl,
+      data: { ...data, ...more },
+    })
+  assert.equal((await train(config('first-bad-run', {}), hostOf())).step, 1)
+  const events = eventsOf('first-bad-run').flatMap((e) =>
+    e.t === 'warning' && e.kind === 'bad-record' ? [e.count] : [],
+  )
+  assert.deepEqual(events, [1])
+  await assert.rejects(train(config('first-bad-stop', { onBadRecord: 'stop' }), hostOf()), /row 0: image: expected/)
+})
+
 test('processes whose copies of the data differ stop with a message before the first step, with both numbers', async () => {
   /** Rank 0 of two; the other has one record less in all it says of its data. */
   const world: World = {
