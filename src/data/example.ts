@@ -114,7 +114,7 @@ export interface Source {
   place(index: number): string
   region(index: number, options?: RegionOptions): Promise<Region>
   /** Decoded and checked; throws BadRecord. */
-  get(index: number): Promise<Example>
+  get(index: number, rules?: RecordRules): Promise<Example>
   close(): Promise<void>
 }
 

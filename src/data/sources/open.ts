@@ -53,7 +53,7 @@ export function sourceOf(records: RecordSource, options: DataOptions): Source {
     broken: records.broken ?? [],
     ...ids,
     region,
-    get: async (index) => await toExample(await region(index)),
+    get: async (index, rules) => await toExample(await region(index), undefined, rules),
     close: async () => await records.close?.(),
   }
 }
