@@ -39,6 +39,8 @@ test('records are checked once, again when a file they were judged by changes, a
   assert.equal(looked.length, 8)
   await chooseRecords(source, part, { ...chooser, settings: 'others' })
   assert.equal(looked.length, 12, 'other settings judge otherwise')
+  await chooseRecords(source, Uint32Array.of(0, 1, 2, 3), chooser)
+  assert.equal(looked.length, 16, 'as many other records have their own numbers')
   const loader = openLoader(source, { workers: 0, shuffle: false }, undefined, null, { only: first.only })
   const ids: string[] = []
   for await (const { id } of loader) ids.push(id)

@@ -1,12 +1,12 @@
 // Which records a task finds worth training on: each record is checked once, and the result is kept in the cache.
-import { log } from '../core/index.ts'
+import { log, sha256 } from '../core/index.ts'
 import { BadRecord, cachedIndex, packNumbers, type Source, unpackNumbers } from '../data/index.ts'
 import type { RecordChooser } from '../tasks/index.ts'
 import { tidyNoGrad } from '../tensor/index.ts'
 
 /** `part`: the records to choose from, in stored order. */
 export async function chooseRecords(source: Source, part: Uint32Array, chooser: RecordChooser) {
-  const settings = JSON.stringify([source.fingerprint, part.length, chooser.settings])
+  const settings = JSON.stringify([source.fingerprint, sha256(part.join()), chooser.settings])
   const kept = await cachedIndex({ kind: 'chosen-1', files: chooser.files, settings }, async () => {
     const seen = await lookAtAll(source, part, chooser)
     const width = seen.find((row) => row !== null)?.length ?? 0
