@@ -44,6 +44,11 @@ test('the ratio is of the sums, not the mean of the ratios', () => {
   assert.ok(low >= 0.1 && low < mean && mean < high && high <= 0.75)
 })
 
+test('a resample that has no record of the metric is left out', () => {
+  const parts = { mean: 0.5, low: 0.5, high: 0.5 }
+  assert.deepEqual(bootstrapRatioInterval([1, 0, 0], [2, 0, 0], { seed: 0 }), parts)
+})
+
 test('quantile interpolates between the order statistics', () => {
   assert.deepEqual(
     [0, 0.25, 0.5, 0.9, 1].map((q) => quantile([1, 2, 3, 4, 5], q)),

@@ -40,8 +40,8 @@ export function bootstrapRatioInterval(
     }
     ratios[r] = above / below
   }
-  ratios.sort()
-  return { mean, low: quantile(ratios, 0.025), high: quantile(ratios, 0.975) }
+  const sorted = ratios.filter((ratio) => !Number.isNaN(ratio)).sort() // without resamples of zeros alone
+  return { mean, low: quantile(sorted, 0.025), high: quantile(sorted, 0.975) }
 }
 
 /** Sums of one unit that is resampled, a record or an image; a metric is the ratio of the sums over all of them. */
