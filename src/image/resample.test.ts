@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { Mismatch, stream, streamId } from '../core/index.ts'
 import { type RgbImage, resize } from './index.ts'
+import { axisOf } from './resample.ts'
 
 function grey(rows: number[][]): RgbImage {
   const data = Uint8Array.from(rows.flat().flatMap((v) => [v, v, v]))
@@ -66,6 +67,13 @@ test('resizing mirrors with the image', () => {
     const image = noise(16, 9, 'mirror')
     assert.deepEqual(resize(mirror(image), width, 9, 'bicubic'), mirror(resize(image, width, 9, 'bicubic')))
   }
+})
+
+test("torchvision's weights keep as many bits as fit 16: 14 for a largest weight of 1, 16 for a third", () => {
+  const least = (from: number, to: number) =>
+    Math.min(...[...axisOf(from, to, 'bicubic-16').weights].filter((w) => w !== 0).map((w) => w & -w))
+  assert.equal(least(5, 15), 2 ** (22 - 14), 'every third output lies on an input')
+  assert.equal(least(15, 5), 2 ** (22 - 16), 'each output is the mean of several inputs')
 })
 
 test('the three channels do not mix', () => {

@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { roundingBound } from '../../tests/support/rounding.ts'
 import { Mismatch, stream, streamId } from '../core/index.ts'
+import { aten, type Tensor, tensor, tidy } from '../tensor/index.ts'
 import {
   bfloat16,
   imagenetMean,
@@ -156,6 +157,39 @@ test('a thin region takes the cell it overlaps most and says so; an empty one ta
     16,
   )
   assert.deepEqual([empty.count, empty.fallback, empty.cells.includes(1)], [0, false, false])
+})
+
+test('a grid as fine as a picture has the samples of torch, also where rounding to float32 decides', () => {
+  const random = stream(streamId.test, 'fine cells')
+  for (const [height, width, rows, columns] of [
+    [26, 9, 44, 5],
+    [9, 26, 5, 44],
+    [28, 30, 46, 52],
+  ] as const) {
+    // biome-ignore format: a table
+    const dense = Float32Array.from({ length: height * width }, () => random.below(2))
+    const mask = runsOf(height, width, (x, y) => dense[y * width + x] === 1)
+    const sampled = tidy(() => {
+      const resized = aten('upsample_nearest2d', tensor(dense, [1, 1, height, width]), [rows, columns]) as Tensor
+      return resized.numbers()
+    })
+    assert.deepEqual([...regionGrid(mask, { rows, columns }).cells], sampled)
+  }
+})
+
+test('a pixel that is in no sample is in the cell that has its centre', () => {
+  const pixel = runsOf(5, 5, (x, y) => x === 1 && y === 2) // centre 2.5 of 5: the second of two rows
+  assert.deepEqual([...regionGrid(pixel, 2).cells], [0, 0, 1, 0])
+})
+
+test('runs over the end of a column tint whole columns', () => {
+  const image = noise(5, 4)
+  const inside = (x: number, y: number) => x * 4 + y >= 3 && x * 4 + y < 14
+  const out = overlay(image, runsOf(4, 5, inside), [0, 0, 0])
+  for (let i = 0; i < 20; i++) {
+    const [red, tinted] = [image.data[3 * i]!, (image.data[3 * i]! + 1) >> 1]
+    assert.equal(out.data[3 * i], inside(i % 5, Math.floor(i / 5)) ? tinted : red)
+  }
 })
 
 test('an overlay tints the region and nothing else', () => {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { Mismatch, type RandomStream, stream, streamId } from '../core/index.ts'
+import { aten, type Tensor, tensor, tidy } from '../tensor/index.ts'
 import {
   decodeRle,
   encodeRle,
@@ -177,6 +178,24 @@ test('nearest resize takes the pixel torch takes', () => {
   assert.deepEqual(index(7, 3), [0, 2, 4])
   assert.deepEqual(index(3, 7), [0, 0, 0, 1, 1, 2, 2])
   assert.deepEqual(index(10, 4), [0, 2, 5, 7])
+})
+
+test("nearest resize equals torch's on both sides, also where rounding to float32 decides", () => {
+  const random = stream(3, 'nearest resize')
+  for (const [h, w, height, width] of [
+    [26, 9, 44, 5],
+    [9, 26, 5, 44],
+    [28, 30, 46, 52],
+    [5, 7, 1, 1],
+  ] as const) {
+    // biome-ignore format: a table
+    const bits = Uint8Array.from({ length: h * w }, () => random.below(2))
+    const resized = tidy(() => {
+      const image = tensor(Float32Array.from(bits), [1, 1, h, w])
+      return (aten('upsample_nearest2d', image, [height, width]) as Tensor).numbers()
+    })
+    assert.deepEqual([...toDense(resizeMaskNearest(maskFromDense(bits, h, w), height, width))], resized)
+  }
 })
 
 test('a defective RLE is a Mismatch that names its defect', () => {

@@ -13,7 +13,7 @@ const expected = maskFromDense(bits, 23, 37)
 const samples = (channels: number, value: (i: number, c: number) => number) =>
   sharp(
     Uint8Array.from({ length: bits.length * channels }, (_, k) => value(Math.floor(k / channels), k % channels)),
-    { raw: { width: 37, height: 23, channels: channels as 1 | 3 | 4 } },
+    { raw: { width: 37, height: 23, channels: channels as 1 | 2 | 3 | 4 } },
   )
 
 /** A PNG with the chunks given. */
@@ -85,6 +85,28 @@ test('grey, RGB, RGBA, 16-bit, interlaced and adaptively filtered files give one
       .toBuffer(),
   ]
   for (const file of files) assert.deepEqual(await maskFromPng(file), expected)
+})
+
+test('the alpha of a grey picture decides nothing, for masks and for labels', async () => {
+  const file = await samples(2, (i, c) => (c === 1 ? 255 : bits[i]! * 200))
+    .toColourspace('b-w')
+    .png()
+    .toBuffer()
+  assert.deepEqual([file[24], file[25]], [8, 4], 'grey and alpha of 8 bits')
+  assert.deepEqual(await maskFromPng(file), expected)
+  const { numbers } = await labelsFromPng(file)
+  assert.deepEqual(
+    [...numbers],
+    Array.from(bits, (on) => on * 200),
+  )
+})
+
+test('of two neighbours that predict alike, the filter of Paeth takes the upper one, as libpng does', async () => {
+  const rows = Uint8Array.of(0, 10, 14, 4, 254, 242) // the last pixel: left 8, above 14, above left 10
+  const png = pngOf(['IHDR', header(2, 2, 8, 0)], ['IDAT', deflateSync(rows)], ['IEND', new Uint8Array(0)])
+  const seen = await sharp(png).toColourspace('b-w').raw().toBuffer()
+  assert.deepEqual([...seen], [10, 14, 8, 0])
+  assert.deepEqual([...(await labelsFromPng(png)).numbers], [...seen])
 })
 
 test('files of 1, 2 and 4 bits a pixel give one mask, grey or by palette', async () => {
