@@ -83,6 +83,23 @@ test('other weights are used during a call and restored after it, also when the 
   free(model)
 })
 
+test('layers of one shape start from different adapters, the same whatever else is adapted', () => {
+  class Alike extends Module {
+    readonly layers = [new Linear(5, 4), new Linear(5, 4)]
+  }
+  const factors = (targets: (path: string) => boolean) => {
+    const model = new Alike()
+    initRandom(model, { seed: 1 })
+    addLora(model, targets, { rank: 2, alpha: 2, seed: 4 })
+    const found = model.layers.map(({ lora_A }) => lora_A?.weight.numbers())
+    free(model)
+    return found
+  }
+  const [first, second] = factors(() => true)
+  assert.notDeepEqual(first, second)
+  assert.deepEqual(factors((path) => path === 'layers.1')[1], second)
+})
+
 test('LoRA adds (alpha / r) B A x, starts as nothing, and merges into the weight', () => {
   const model = net()
   const linear = model.layers[2] as Linear

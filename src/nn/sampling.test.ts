@@ -130,7 +130,24 @@ test('bad settings and ids are refused', () => {
 
 test('only temperature leaves the sampler on the scored policy', () => {
   assert.equal(truncates({ ...plainSampling, temperature: 0.7 }), false)
-  assert.equal(truncates({ ...plainSampling, topK: 50 }), true)
+  for (const one of [{ topK: 50 }, { topP: 0.9 }, { minP: 0.1 }, { repetitionPenalty: 1.1 }])
+    assert.equal(truncates({ ...plainSampling, ...one }), true, JSON.stringify(one))
+  assert.equal(truncates({ ...plainSampling, minP: 0 }), false)
+})
+
+test('min-p keeps what lies exactly at its limit, as transformers does: the largest at 1', () => {
+  tidy(() => {
+    const kept = (q: number) => warpScores(tensor([[3, 1, 3]]), { ...plainSampling, minP: q }).numbers()
+    assert.deepEqual(kept(1), [3, off, 3])
+    assert.deepEqual(kept(Math.exp(-2) * (1 - 2 ** -20)), [3, 1, 3])
+  })
+})
+
+test('a number at or above the sum of rounded probabilities draws the last id that has one', () => {
+  tidy(() => {
+    const scores = tensor([[0, 1, 2, off]])
+    assert.deepEqual(sampleTokens(scores, Float64Array.of(1)).numbers(), [2])
+  })
 })
 
 test('bfloat16 logits are scored in float32', () => {
