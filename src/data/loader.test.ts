@@ -5,10 +5,10 @@ import { test } from 'node:test'
 import { garRow, rowsOf, testFolder } from '../../tests/support/data.ts'
 import { maskArea } from '../mask/index.ts'
 import { writeGarArrow } from './arrow/write.ts'
-import type { DataOptions } from './config.ts'
+import { DataConfig, type DataOptions } from './config.ts'
 import type { Example, Source } from './example.ts'
 import { type Loader, openLoader } from './loader.ts'
-import { isEval, shuffleInPlace } from './order.ts'
+import { curriculumBuckets, isEval, shuffleInPlace } from './order.ts'
 import { openSource } from './sources/open.ts'
 
 const root = testFolder()
@@ -152,6 +152,10 @@ test('no more is read ahead than the window and the memory budget allow', async 
   await budget.next()
   await pause()
   assert.ok(asked <= 1 + 3, `${asked} records read with room for 3`)
+  const ahead = asked - 1
+  for (let taken = 1; taken < 5; taken++) await budget.next()
+  await pause()
+  assert.equal(asked - 5, ahead, 'what was handed out makes room again')
   await budget.close()
   await source.close()
 })
@@ -207,6 +211,37 @@ test('train and eval are disjoint, cover everything, and depend on the id alone'
   assert.ok(Math.abs(many - 2000) < 150, `${many} of 20000 ids at a fraction of 0.1`)
 })
 
+/** `scenes:6` without pixels in the masks of these records. */
+async function withEmptyMasks(empty: readonly number[]): Promise<Source> {
+  const source = await openSource('scenes:6')
+  const region: Source['region'] = async (index) => {
+    const found = await source.region(index)
+    const { height, width } = found.mask
+    return empty.includes(index) ? { ...found, mask: { height, width, counts: Uint32Array.of(height * width) } } : found
+  }
+  return { ...source, region }
+}
+
+test('records that a task leaves out for their empty masks are no damage, however many there are', async () => {
+  const source = await withEmptyMasks([0, 1, 2, 3, 4])
+  const strict = { workers: 0, shuffle: false, maxRejectFraction: 0, onBadRecord: 'stop' } as const
+  const leaving = openLoader(source, strict, undefined, null, { usesEmpty: () => false })
+  assert.deepEqual(await take(leaving, 2), [source.id(5), source.id(5)])
+  assert.deepEqual(leaving.rejects, { 'empty-mask': 10 })
+  await assert.rejects(openLoader(source, strict).next(), /mask: expected at least one pixel/)
+  await source.close()
+})
+
+test('the limit on unusable records is a share that may be reached', async () => {
+  const source = await withEmptyMasks([2, 5])
+  const options = { workers: 0, shuffle: false, maxRejectFraction: 1 / 3 }
+  const loader = openLoader(source, options)
+  await take(loader, 8)
+  assert.deepEqual(loader.rejects, { 'empty-mask': 3 })
+  await assert.rejects(take(openLoader(source, { ...options, maxRejectFraction: 0.33 }), 8), /unusable records/)
+  await source.close()
+})
+
 test('the curriculum orders groups by mask size, and shuffles inside them', async () => {
   const areas = (curriculum: 'large-first' | 'small-first', buckets: number) =>
     withLoader({ ...settings, curriculum, curriculumBuckets: buckets }, { rank: 0, world: 1 }, async (loader) => {
@@ -228,6 +263,23 @@ test('the curriculum orders groups by mask size, and shuffles inside them', asyn
   const middle = small[18]!
   assert.ok(Math.max(...halves.slice(0, 16)) <= middle && Math.min(...halves.slice(-16)) >= middle)
   assert.notDeepEqual(halves, small)
+  const orders = await withLoader(
+    { ...settings, curriculum: 'small-first', curriculumBuckets: 1 },
+    { rank: 0, world: 1 },
+    async (loader) => [await take(loader, 37), await take(loader, 37)],
+  )
+  assert.notDeepEqual(orders[0], orders[1], 'every epoch has its own order inside a group')
+})
+
+test('the size of a mask is its share of the image, not its pixels', async () => {
+  const masks = [
+    { height: 10, width: 10, counts: Uint32Array.of(0, 100) },
+    { height: 40, width: 40, counts: Uint32Array.of(0, 400, 1200) },
+  ]
+  const region = async (i: number) => ({ mask: masks[i]! })
+  const source = { name: 'two', fingerprint: 'two sizes', length: 2, region } as unknown as Source
+  const config = DataConfig.parse({ curriculum: 'large-first', curriculumBuckets: 2 })
+  assert.deepEqual([...(await curriculumBuckets(source, config))!], [0, 1])
 })
 
 test('the curriculum follows stored difficulty scores; records without one come last', async () => {
