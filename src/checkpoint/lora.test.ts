@@ -55,6 +55,9 @@ test('the golden adapter goes in and comes out with the same names, shapes and b
   const model = whole()
   const state = loadAdapter(model, folder)
   assert.deepEqual(state, { rank: 8, alpha: 16, scale: 2, dropout: 0.05, enabled: true })
+  const used = whole()
+  assert.equal(loadAdapter(used, folder, { dropout: 0 }).dropout, 0, 'what is evaluated drops nothing')
+  free(used)
   const out = scratch(t)
   saveAdapter(out, model, 'language_model.')
   const file = 'adapter_model.safetensors'

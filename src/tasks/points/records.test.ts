@@ -58,7 +58,7 @@ test("Seg-Zero's shards give the query, the places in pixels of the original, an
   const masks = join(folder, 'masks')
   mkdirSync(masks)
   writeFileSync(join(masks, 'r1.png'), await maskToPng(record.mask))
-  const solution = '<box>(0,75),(839,840)</box><points>(420,420),(7.5,15)</points>'
+  const solution = '<box>(0,75),(839,840)</box><points>(420,420),(13,15)</points>'
   const table = tableFromArrays({
     id: ['r1', 'r2'],
     problem: ['the red cup', 'another'],
