@@ -5,6 +5,7 @@ import { test } from 'node:test'
 import { fixture, golden, refuses, scratch } from '../../tests/support/checkpoint.ts'
 import { missingAndExtra } from './names.ts'
 import { readAll, type TensorSource, writeSafetensors } from './safetensors.ts'
+import { mergedFolder } from './unmerged.ts'
 import { openWeights } from './weights.ts'
 import { writeWeights } from './weights-write.ts'
 
@@ -125,4 +126,18 @@ test('all missing, unexpected and misshapen tensors are in one text, long lists 
   assert.equal(text, '1 missing: a; 1 unexpected: x; 1 misshapen: c [3, 2] instead of [2, 3]')
   const many = shapes(...Array.from({ length: 1000 }, (_, i) => `t${i}`))
   assert.equal(missingAndExtra(many, new Map(), 2), '1000 missing: t0, t1 and 998 more')
+})
+
+test('an unmerged adapter is added to its bfloat16 weight in float32 and rounded once', (t) => {
+  const path = join(scratch(t), 'model.safetensors')
+  const float32 = (value: number) => new Uint8Array(Float32Array.of(value).buffer)
+  const factor = (letter: string, value: number): TensorSource => {
+    return { name: `mllm.layer.lora_${letter}.default.weight`, dtype: 'F32', shape: [1, 1], data: float32(value) }
+  }
+  const one = Uint8Array.of(0x80, 0x3f)
+  const base: TensorSource = { name: 'mllm.layer.base_layer.weight', dtype: 'BF16', shape: [1, 1], data: one }
+  // half of the step between neighbours of 1, and a little more that bfloat16 cannot hold
+  writeSafetensors(path, [base, factor('A', 2 ** -8 + 2 ** -17), factor('B', 0.5)])
+  const merged = mergedFolder(openWeights(path), (name) => name === 'layer.weight', 2)
+  assert.deepEqual([...merged.read('layer.weight')], [0x81, 0x3f])
 })
