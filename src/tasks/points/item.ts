@@ -175,23 +175,14 @@ export function positiveClicks(
   positive: PositivePrompt,
 ): ClickPrompt {
   const to = setup.sam.inputSize(record.image)
-  return clickPrompt(to, record.image, givenPrompt(setup.config, positive), [])
+  return clickPrompt(to, record.image, givenPrompt(setup.config, positive))
 }
 
-/** Points and box of a frame, in the frame `to` of the segmenter's input: the inside ones first, then the outside ones. */
-export function clickPrompt(
-  to: FrameSize,
-  frame: FrameSize,
-  inside: PositivePrompt,
-  outside: readonly Point[],
-): ClickPrompt {
+/** Points inside an object and its box, in the frame `to` of the segmenter's input. */
+export function clickPrompt(to: FrameSize, frame: FrameSize, { box, points }: PositivePrompt): ClickPrompt {
   const move = (p: Point): [number, number] => [...rescale(p, frame, to)]
-  const { box } = inside
-  return {
-    points: [...inside.points, ...outside].map(move),
-    labels: [...inside.points.map(() => 1), ...outside.map(() => 0)],
-    box: box && [...move([box[0], box[1]]), ...move([box[2], box[3]])],
-  }
+  const moved = box && ([...move([box[0], box[1]]), ...move([box[2], box[3]])] as const)
+  return { points: points.map(move), labels: points.map(() => 1), box: moved }
 }
 
 /** More clicks on a prompt. */

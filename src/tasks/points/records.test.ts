@@ -146,6 +146,15 @@ test('a source of region captions gives its captions as queries', async () => {
   await source.close()
 })
 
+test('a box or points of the record are kept, and what it lacks is derived from its mask', () => {
+  const { mask } = record
+  const derived = derivePrompt(mask)
+  const [box, points] = [[1, 2, 3, 4] as const, [[5, 6] as const]]
+  assert.deepEqual(positiveOf({ ...record, box }), { box, points: [...derived.points] })
+  assert.deepEqual(positiveOf({ ...record, points }), { box: derived.box, points })
+  assert.deepEqual(positiveOf({ ...record, box, points }), { box, points })
+})
+
 test('a RefCOCO folder gives a record for every sentence, prompted by a point well inside its mask', async () => {
   const root = join(folder, 'referring')
   const scenes = await makeRefCoco(root, 4)

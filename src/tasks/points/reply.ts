@@ -109,7 +109,7 @@ function startsOf(setup: PointSetup, item: PointItem, answers: readonly PointAns
   const there = answers.flatMap((a, k) => (a.valid && !a.none ? [k] : []))
   const prompts = there.map((k) => {
     const { box, positives } = answers[k]!
-    return clickPrompt(setup.sam.inputSize(item.record.image), item.frame, { box, points: positives }, [])
+    return clickPrompt(setup.sam.inputSize(item.record.image), item.frame, { box, points: positives })
   })
   const masks = setup.sam.draw(item.sam, prompts, drawOptions(setup, item.record))
   const starts: (Start | null)[] = answers.map(() => null)

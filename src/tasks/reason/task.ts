@@ -38,7 +38,7 @@ function promptOf({ box, points }: Placed, frame: FrameSize, to: FrameSize): Cli
   const [x1, x2] = [box[0], box[2]].map((x) => Math.max(0, Math.min(frame.width, x))) as [number, number]
   const [y1, y2] = [box[1], box[3]].map((y) => Math.max(0, Math.min(frame.height, y))) as [number, number]
   const inside = points.filter((p) => isInside(p, frame))
-  return x1 < x2 && y1 < y2 ? clickPrompt(to, frame, { box: [x1, y1, x2, y2], points: inside }, []) : null
+  return x1 < x2 && y1 < y2 ? clickPrompt(to, frame, { box: [x1, y1, x2, y2], points: inside }) : null
 }
 
 /** Texts read and drawn: every object of an answer is drawn by itself, pixels of any count. */
