@@ -1,4 +1,4 @@
-// What tells two states of a set apart: fingerprints, cached indexes, drawn sentences, keys of rows.
+// What distinguishes two states of a set: fingerprints, cached indexes, drawn sentences, keys of rows.
 import assert from 'node:assert/strict'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -33,5 +33,5 @@ test('in later looks a point is right where the mask that was seen then is wrong
   const rightIn = (...turns: PointTurn[]) => scorePoints({ ...sample, turns }, weights).right
   assert.equal(rightIn(look(2, '110100'), look(3, '110000')), 2, 'each is on what was wrong')
   assert.equal(rightIn(look(2, '110100'), look(2, '110100')), 1, 'the second is on what the first has corrected')
-  assert.equal(rightIn(look(2, '110110'), look(4, '110000')), 2, 'the second is on what the first has made wrong')
+  assert.equal(rightIn(look(2, '110110'), look(4, '110000')), 2, 'the second is on what the first has spoiled')
 })
