@@ -87,13 +87,9 @@ export function groupAdvantages(
 
 function tableOf(rewards: readonly Score[] | readonly (readonly Score[])[], options: AdvantageOptions): number[][] {
   const { numGenerations: k } = options
+  const expected = `whole groups of ${k} rows`
   if (rewards.length === 0 || rewards.length % k !== 0)
-    throw new Mismatch({
-      where: 'advantages',
-      field: 'rewards',
-      expected: `whole groups of ${k} rows`,
-      got: rewards.length,
-    })
+    throw new Mismatch({ where: 'advantages', field: 'rewards', expected, got: rewards.length })
   const width = Array.isArray(rewards[0]) ? (rewards[0] as readonly Score[]).length : 1
   return rewards.map((given, row) => {
     const list = Array.isArray(given) ? (given as readonly Score[]) : [given as Score]
@@ -112,12 +108,8 @@ function finiteOrNaN(value: Score, row: number): number {
 function weightsOf(options: AdvantageOptions, width: number): readonly number[] {
   const weights = options.weights ?? new Array<number>(width).fill(1)
   if (weights.length === width) return weights
-  throw new Mismatch({
-    where: 'advantages',
-    field: 'weights',
-    expected: `${width}, one per reward`,
-    got: weights.length,
-  })
+  const expected = `${width}, one per reward`
+  throw new Mismatch({ where: 'advantages', field: 'weights', expected, got: weights.length })
 }
 
 /** Over the functions that scored the row; NaN if none did. */

@@ -1,6 +1,5 @@
 // One record's samples of one task, scored: plain data, ready to be learned from, now or in a later pass.
-import type { Advantages } from './advantages.ts'
-import { groupAdvantages } from './advantages.ts'
+import { type Advantages, groupAdvantages } from './advantages.ts'
 import type { GrpoConfig } from './config.ts'
 import { completionMasks } from './masks.ts'
 import type { Item, Sample, Task } from './task.ts'
@@ -124,12 +123,8 @@ export function columnSum({ mask }: Columns): number {
 
 /** From the totals, or with normalize_then_sum from the terms: a term that a group lost is a column without values there. */
 export function advantagesOf(rows: readonly Scored[], rl: GrpoConfig): Advantages {
-  if (rl.multiObjectiveAggregation === 'sum_then_normalize') {
-    return groupAdvantages(
-      rows.map((r) => r.total),
-      rl,
-    )
-  }
+  const totals = rows.map((r) => r.total)
+  if (rl.multiObjectiveAggregation === 'sum_then_normalize') return groupAdvantages(totals, rl)
   const weights = new Map(rows.flatMap((r) => r.counted).map((t) => [t.name, t.weight]))
   const names = [...weights.keys()]
   const table = rows.map((r) => names.map((name) => r.counted.find((t) => t.name === name)?.value ?? null))
