@@ -16,6 +16,7 @@ export function checkRegion(region: Region, rules: RecordRules = {}): void {
     const got = `${mask.width} x ${mask.height}`
     throw new BadRecord('image-too-small', { where, field: 'image', expected: `at least ${smallest} px a side`, got })
   }
+  rules.check?.(region)
   const other = region.extraMasks?.find((m) => m.width !== mask.width || m.height !== mask.height)
   if (!other) return
   const expected = `the first mask's ${mask.width} x ${mask.height}`

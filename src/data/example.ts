@@ -76,6 +76,8 @@ export function asBadRecord(error: unknown, reason: Reason, where: string, field
 export interface RecordRules {
   /** Whether a record with an empty mask can be used; absent: never. If given, rejected empty masks do not count as damaged data. */
   usesEmpty?(region: Region): boolean
+  /** Throws BadRecord for one whose other fields the task cannot use. */
+  check?(region: Region): void
   /** Indices of the records to read, in stored order; absent: all of the split. */
   only?: Uint32Array
   /** The task reads no captions; absent: a source without captions is rejected. */

@@ -13,6 +13,7 @@ import { PointsConfig, type PointsInput, resolvePoints, rewardOfPoints } from '.
 import type { PointSetup } from './item.ts'
 import { pointLessons } from './lessons.ts'
 import { replyToLooks } from './multi-turn.ts'
+import { placesOf } from './records.ts'
 import { openTerm, PointsRewards } from './reward-term.ts'
 import { closeBeside, openBeside, openItems, requireAsking } from './segmenter.ts'
 import { answerSentences } from './sentences.ts'
@@ -58,7 +59,7 @@ export const points: TaskKind<PointsRunConfig> = {
   close: closeBeside,
   recordRules({ points: { mode, noTarget } }) {
     const prompted = ({ meta }: Region) => meta['box'] !== undefined || meta['points'] !== undefined
-    return { usesEmpty: (region) => noTarget === 'keep' && (mode === 'joint' || prompted(region)) }
+    return { check: placesOf, usesEmpty: (region) => noTarget === 'keep' && (mode === 'joint' || prompted(region)) }
   },
   chooser: (family, config) => pointChooser(setupOf(family, config)),
   check(config) {

@@ -6,12 +6,15 @@ import { after, test } from 'node:test'
 import { Binary, Field, Struct, Table, tableFromArrays, tableToIPC, vectorFromArray } from 'apache-arrow'
 import { makeRefCoco } from '../../../tests/support/benchmark-folder.ts'
 import { Mismatch } from '../../core/index.ts'
-import { BadRecord, type GarRow, openSource, writeGarArrow } from '../../data/index.ts'
+import { BadRecord, type GarRow, openLoader, openSource, writeGarArrow } from '../../data/index.ts'
 import { encodePng, resize } from '../../image/index.ts'
 import { encodeRle, maskFromDense, maskToPng, resizeMaskNearest } from '../../mask/index.ts'
 import { makePointScene } from '../../scenes/index.ts'
+import { reason } from '../reason/reason.ts'
+import { segment } from '../segment/segment.ts'
 import { derivePrompt } from './click-geometry.ts'
 import { positiveOf } from './item.ts'
+import { points } from './points.ts'
 import { pointRecord } from './records.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'points-'))
@@ -41,6 +44,16 @@ test('JSONL lines with a query bring masks as PNG or run lengths, and their own 
     () => pointRecord(third),
     (e) => e instanceof Mismatch && /record c: box: expected \[x1/.test(e.message),
   )
+  const asked = { points: { mode: 'negatives', noTarget: 'drop' }, reason: { noTarget: 'drop' } } as never
+  for (const kind of [points, reason, segment]) {
+    const data = { workers: 0, shuffle: false, maxRejectFraction: 0.5 }
+    const loader = openLoader(source, data, undefined, null, kind.recordRules!(asked))
+    const ids: string[] = []
+    for await (const { id } of loader) ids.push(id)
+    assert.deepEqual([ids, loader.rejects], [['a', '7'], { 'bad-record': 1 }], `task ${kind.name} skips it`)
+    assert.match(loader.rejected[0]!.message, /queries\.jsonl: line 3: box: expected \[x1/)
+    await loader.close()
+  }
   await source.close()
 })
 

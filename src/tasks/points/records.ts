@@ -1,28 +1,31 @@
 // A record of the task from an example of any source: the caption is the query; a box and points of the record's own are kept.
-import { Mismatch } from '../../core/index.ts'
-import type { Example } from '../../data/index.ts'
+import { BadRecord, type Example } from '../../data/index.ts'
 import type { Box, Point } from './frame.ts'
 import type { PointRecord } from './record.ts'
 
-export function pointRecord({ id, image, mask, caption, meta }: Example): PointRecord {
+export function pointRecord(example: Example): PointRecord {
+  const { id, image, mask, caption } = example
+  return { id, image, mask, query: caption, ...placesOf({ where: `record ${id}`, meta: example.meta }) }
+}
+
+/** The record's own places. A record with others than the task knows is rejected. */
+export function placesOf({ where, meta }: { where: string; meta: Example['meta'] }) {
   const { box, points } = meta
   const objects = places(meta.objects) ? meta.objects : undefined
-  if (box !== undefined && !isBox(box)) bad(id, 'box', '[x1, y1, x2, y2]', box)
-  if (points !== undefined && !isPoints(points)) bad(id, 'points', '[[x, y], ..]', points)
-  if (objects !== undefined && !isObjects(objects)) bad(id, 'objects', '[{"box": [..4], "point": [..2]}, ..]', objects)
-  return {
-    ...{ id, image, mask, query: caption, ...(box !== undefined && { box }), ...(points !== undefined && { points }) },
-    ...(objects !== undefined && { objects: objects.map((one) => ({ box: one.box, points: [one.point] })) }),
+  const bad = (field: string, expected: string, got: unknown): never => {
+    throw new BadRecord('bad-record', { where, field, expected, got })
   }
+  if (box !== undefined && !isBox(box)) return bad('box', '[x1, y1, x2, y2]', box)
+  if (points !== undefined && !isPoints(points)) return bad('points', '[[x, y], ..]', points)
+  const form = '[{"box": [..4], "point": [..2]}, ..]'
+  if (objects !== undefined && !isObjects(objects)) return bad('objects', form, objects)
+  const several = objects && { objects: objects.map((one) => ({ box: one.box, points: [one.point] })) }
+  return { ...(box && { box }), ...(points && { points }), ...several }
 }
 
 /** Generated scenes list their shapes under the same name, without boxes and points. */
 const places = (value: unknown): boolean =>
   !Array.isArray(value) || value.some((one) => one?.box !== undefined || one?.point !== undefined)
-
-function bad(id: string, field: string, expected: string, got: unknown): never {
-  throw new Mismatch({ where: `record ${id}`, field, expected, got })
-}
 
 const isBox = (value: unknown): value is Box =>
   Array.isArray(value) && value.length === 4 && value.every((v) => Number.isFinite(v))

@@ -21,6 +21,7 @@ import { resolvePoints } from '../points/config.ts'
 import { askAbout, type PointItem, positiveOf } from '../points/item.ts'
 import { textLessons } from '../points/lessons.ts'
 import type { PointRecord } from '../points/record.ts'
+import { placesOf } from '../points/records.ts'
 import { askPoints } from '../points/reply.ts'
 import { closeBeside, openBeside, openItems, requireAsking } from '../points/segmenter.ts'
 import { answerSentences } from '../points/sentences.ts'
@@ -115,7 +116,7 @@ export const reason: TaskKind<ReasonRunConfig> = {
     reason: resolveReason(input as ReasonInput, coordsOf((config as { model?: string }).model ?? '')),
   }),
   close: closeBeside,
-  recordRules: ({ reason: { noTarget } }) => ({ usesEmpty: () => noTarget === 'keep' }),
+  recordRules: ({ reason: { noTarget } }) => ({ check: placesOf, usesEmpty: () => noTarget === 'keep' }),
   check(config) {
     const weights = rewardOfReason(resolveReason(config.reason))
     checkAsking('reason', config.reason.sam, config)

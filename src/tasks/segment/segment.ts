@@ -2,6 +2,7 @@
 import { type Family, trainGroupNames } from '../../models/index.ts'
 import type { TermConfig } from '../../rewards/index.ts'
 import type { TaskKind } from '../kind.ts'
+import { placesOf } from '../points/records.ts'
 import { checkSegment, promptKinds, requirePromptable, type SegmentConfig } from './config.ts'
 import { SegmentEvaluator } from './evaluate.ts'
 import { DrawMask } from './task.ts'
@@ -38,7 +39,7 @@ export const segment: TaskKind<SegmentConfig> = {
     ...because(trainGroupNames.filter((group) => group !== 'mask_decoder').map((group) => `lrScale.${group}`), 'only mask_decoder learns'), // biome-ignore format: one line
   },
   reads: { eval: [], sft: [], plan: [] },
-  recordRules: () => ({ usesNoCaption: true }),
+  recordRules: () => ({ check: placesOf, usesNoCaption: true }),
   check: checkSegment,
   rewards({ rewards }) {
     const modules = rewards.modules.map((m): TermConfig => ({ type: 'module', ...m }))
