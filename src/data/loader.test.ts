@@ -222,7 +222,7 @@ async function withEmptyMasks(empty: readonly number[]): Promise<Source> {
   return { ...source, region }
 }
 
-test('records that a task leaves out for their empty masks are no damage, however many there are', async () => {
+test('records that a task leaves out for their empty masks are not damage, however many there are', async () => {
   const source = await withEmptyMasks([0, 1, 2, 3, 4])
   const strict = { workers: 0, shuffle: false, maxRejectFraction: 0, onBadRecord: 'stop' } as const
   const leaving = openLoader(source, strict, undefined, null, { usesEmpty: () => false })
