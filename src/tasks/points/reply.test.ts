@@ -76,7 +76,7 @@ test('in joint the prompt is the answer itself: nothing is drawn for none or wha
   for (const reply of [none!, bad!]) assert.deepEqual([reply.prompt, reply.mask0, reply.mask1], [null, null, null])
 })
 
-test('prompts that are alike are drawn once, and a box tells two with the same points apart', () => {
+test('prompts that are alike are drawn once, also if others differ in the box alone', () => {
   const { setup, item, drawn } = scene({})
   const prompt = (x: number): ClickPrompt => ({ points: [[1, 1]], labels: [1], box: [0, 0, x, 4] })
   const masks = drawOnce(setup, item, [prompt(4), prompt(6), prompt(4)], { height: 8, width: 8, multimask: false, keepLogits: false }) // biome-ignore format: one line
