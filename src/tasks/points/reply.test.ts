@@ -7,6 +7,7 @@ import { zeros } from '../../tensor/index.ts'
 import { areasOf } from './compare.ts'
 import { type PointsInput, resolvePoints } from './config.ts'
 import type { PointItem, PointSetup } from './item.ts'
+import { replyToLooks, wordsOf } from './multi-turn.ts'
 import { drawOnce, replyTo } from './reply.ts'
 
 const frame = { width: 8, height: 8 }
@@ -15,12 +16,12 @@ const pixels = (count: number) => maskFromDense(new Uint8Array(64).fill(1, 0, co
 const logits = zeros([1, 1, 2, 2])
 
 /** Each prompt's mask has as many pixels as the prompt has points, and is the mask of that number. */
-function scene(input: PointsInput) {
+function scene(input: PointsInput, tokenOf = (points: number) => points) {
   const drawn: ClickPrompt[] = []
   const draw = (_: object, prompts: readonly ClickPrompt[]): ClickMask[] => {
     drawn.push(...prompts)
     return prompts.map(({ points }, i) => {
-      return { mask: pixels(points.length), confidence: i, token: points.length, logits: null }
+      return { mask: pixels(points.length), confidence: i, token: tokenOf(points.length), logits: null }
     })
   }
   const config = resolvePoints({ sam: 'none', positivePrompt: 'point', coords: 'pixel', ...input })
@@ -65,6 +66,24 @@ test('the choice of a mask is switched only if another of them is taken after th
     reply('[[6, 1]]', '[[6, 1], [1, 7]]').map((one) => one.switched),
     [false, true],
   )
+})
+
+test('over several looks the choice stays switched once it was, and the form is the worst of them', () => {
+  const { setup, item } = scene({ mode: 'second-look', turns: 3 }, (points) => Math.min(2, points))
+  const say = (text: string) => ({ ids: new Int32Array(1), logps: new Float32Array(1), text, finished: true })
+  const look = '{"negative_points": [[6, 1]], "positive_points": []}'
+  const words = [
+    say(`here: ${look}`),
+    say('{"negative_points": [], "positive_points": [[1, 7]]}'),
+    say('{"stop": true}'),
+  ]
+  const [reply] = replyToLooks(setup, item, [wordsOf(words)])
+  assert.deepEqual(
+    reply!.turns.map(({ mask }) => mask && maskArea(mask)),
+    [2, 3, null],
+  )
+  assert.deepEqual([reply!.switched, maskArea(reply!.mask1!), reply!.answer.format], [true, 3, 0.5])
+  assert.deepEqual([reply!.answer.valid, reply!.answer.counts.kept], [true, 2])
 })
 
 test('in joint the prompt is the answer itself: nothing is drawn for none or what cannot be read', () => {
