@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { before, test } from 'node:test'
 import { alone } from '../../distributed/index.ts'
 import { teacherForce } from '../../llm/index.ts'
-import { maskFromDense } from '../../mask/index.ts'
+import { errorCentre, type Mask, maskFromDense } from '../../mask/index.ts'
 import { openFamily, type VqaFamily } from '../../models/index.ts'
 import { addLora, tensorAt } from '../../nn/index.ts'
 import { openSam2, Sam2Predictor } from '../../sam/index.ts'
@@ -14,6 +14,7 @@ import type { PointMode } from './answer-config.ts'
 import { derivePrompt, heuristicNegatives } from './click-geometry.ts'
 import { type PointsInput, resolvePoints } from './config.ts'
 import { printedPoint } from './frame.ts'
+import { drawFirst, positiveOf } from './item.ts'
 import { lessonOf, pointLessons } from './lessons.ts'
 import { parsePointAnswer } from './parse.ts'
 
@@ -59,6 +60,17 @@ test('negatives are the heuristic ones, joint has the box and points of the reco
   assert.throws(() => pointLessons(setupOf({ thinking: true }), false), /thinking: expected false in sft/)
 })
 
+test('in second-look the one click that corrects the mask is taught, as negative or positive', () => {
+  const input = { mode: 'second-look', maxPoints: 2 } as const
+  const setup = setupOf(input)
+  const print = (p: readonly [number, number]) => printedPoint(p, 'pixel', frame, record.image)
+  const drawn = noGrad(() => tidy(() => drawFirst(setup, sam.encode(record.image), record, positiveOf(record)).mask as never)) as Mask // biome-ignore format: one line
+  const { point, label } = errorCentre(record.mask, drawn)!
+  const { negatives, positives } = parsePointAnswer(taught(input), frame, setup.config)
+  const [said, other] = label === 1 ? [positives, negatives] : [negatives, positives]
+  assert.deepEqual([said, other], [[print(point)], []])
+})
+
 test('the loss is the mean over records of the cross-entropy of a token, and its gradient reaches the adapters', async () => {
   const setup = setupOf({ maxPoints: 1 })
   const examples = [1, 2].map((i) => {
@@ -83,8 +95,22 @@ test('the loss is the mean over records of the cross-entropy of a token, and its
     ),
   ) as number[]
   assert.ok(Math.abs(loss! - (plain[0]! + plain[1]!) / 4) < 1e-5, `${loss} against half the mean of ${plain}`)
+  const gradients = () => tidy(() => params.flatMap((t) => t.grad()!.numbers()))
+  const whole = gradients()
   assert.ok(
-    params.some((t) => tidy(() => t.grad()!.abs().sum().item()) > 0),
+    whole.some((g) => g !== 0),
     'a gradient',
   )
+  for (const t of params) t.setGrad(null)
+  const parts: number[] = []
+  for (const rank of [0, 1]) {
+    const world = { ...alone, rank, size: 2 }
+    parts.push((await pointLessons(setup, false).learn(examples, { ...place, world })).loss!)
+  }
+  assert.ok(Math.abs(parts[0]! + parts[1]! - loss!) < 1e-5, `${parts} of two processes add up to ${loss}`)
+  assert.notEqual(parts[0], parts[1])
+  const largest = Math.max(...whole.map(Math.abs)) // sums of float32 in another order: 2^-23, 100 times
+  gradients().forEach((g, i) => {
+    assert.ok(Math.abs(g - whole[i]!) <= 2 ** -16 * largest, `gradient ${i}: ${g} against ${whole[i]}`)
+  })
 })
