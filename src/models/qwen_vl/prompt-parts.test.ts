@@ -15,7 +15,7 @@ test('no side of a thin picture falls below one unit, within and before the proc
   assert.deepEqual(firstSize(20, 200), [28, 196])
 })
 
-test('limits of their own in a file are those of the pictures, also beside a size', (t) => {
+test('separate limits in a file are those of the pictures, also beside a size', (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'processor-'))
   t.after(() => rmSync(dir, { recursive: true, force: true }))
   const size = { shortest_edge: 1, longest_edge: 2 }
