@@ -1,8 +1,12 @@
 import assert from 'node:assert/strict'
+import { join } from 'node:path'
 import test from 'node:test'
-import { BadRecord } from '../data/index.ts'
+import { garRow, rowsOf, testFolder } from '../../tests/support/data.ts'
+import { BadRecord, writeGarArrow } from '../data/index.ts'
 import { type RunInput, resolveRun } from './config.ts'
 import { describeRejects, openRecords, splitText } from './records.ts'
+
+const root = testFolder()
 
 const open = (input: RunInput) =>
   openRecords(resolveRun({ dataPath: 'scenes:12', batchSize: 1, ...input, data: { workers: 0, ...input.data } }))
@@ -76,4 +80,22 @@ test('of records that could not be used the new ones are named, five at most', (
   const many = describeRejects({ rejects, rejected }, 7)
   assert.match(many, /; new: file: line 2 \(no-mask\), .*, file: line 6 \(no-mask\), 2 more$/)
   assert.equal(describeRejects({ rejects, rejected: [] }, 1), head)
+})
+
+test('one unreadable record among a few held out is skipped: the limit is a share of the data, not of that part', async () => {
+  const rows = await Promise.all(Array.from({ length: 80 }, (_, i) => garRow(i)))
+  const opened = async (name: string, input: RunInput = {}) => {
+    const dataPath = join(root, name)
+    await writeGarArrow(dataPath, rowsOf(rows))
+    const records = await open({ dataPath, ...input })
+    await records.close()
+    return records.heldOut.map(({ caption }) => caption)
+  }
+  const whole = await opened('whole')
+  assert.ok(whole.length >= 8 && whole.length < 20, `${whole.length} held out`)
+  const bad = rows[Number(whole.at(-1)!.split(' ')[1])]!
+  bad.image.bytes = Buffer.from('not an image')
+  assert.deepEqual(await opened('bad'), whole.slice(0, -1))
+  for (const row of rows) row.image.bytes = bad.image.bytes
+  await assert.rejects(opened('all-bad'), /unusable records: .* got \d+ of \d+: image-unreadable/)
 })

@@ -176,7 +176,9 @@ async function readHeldOut(config: RunConfig, data: RunConfig['data'], rules: Re
   const { evalPath, dataPath } = config
   const source = evalPath === null ? await openRunSource(dataPath, data) : await openEvalSource(evalPath, data)
   const split = config.evalPath === null ? 'eval' : 'all'
-  return firstExamples(source, { ...data, split }, rules, config.evalRecords)
+  // one of a few held out is a small share of all data
+  const maxRejectFraction = evalPath === null ? 1 : data.maxRejectFraction
+  return firstExamples(source, { ...data, split, maxRejectFraction }, rules, config.evalRecords)
 }
 
 /** The first usable records in stored order; closes the source. */
