@@ -4,7 +4,7 @@ import type { RgbImage } from '../image/index.ts'
 import { type Mask, maskArea, maskFromDense } from '../mask/index.ts'
 import { Module } from '../nn/index.ts'
 import { tensor } from '../tensor/index.ts'
-import { proposalRules, proposeMasks, withoutDuplicates } from './propose.ts'
+import { gridOfClicks, proposalRules, proposeMasks, withoutDuplicates } from './propose.ts'
 import { type ClickMask, type ClickOptions, type ClickPrompt, Segmenter } from './segmenter.ts'
 
 const image: RgbImage = { width: 200, height: 100, data: new Uint8Array(200 * 100 * 3) }
@@ -94,6 +94,28 @@ test('of two masks that overlap too much the more confident one stays', () => {
     found.map(({ confidence }) => confidence),
     [0.95, 0.91],
   )
+})
+
+test('an overlap of exactly the limit is not a duplicate', () => {
+  const at = (x: number, confidence: number) => ({ mask: boxMask([x, 0, x + 8, 10], 40, 20), confidence, stability: 1 })
+  const found = (x: number) => withoutDuplicates([at(0, 0.9), at(x, 0.95)], { ...proposalRules, maxOverlap: 0.6 })
+  assert.deepEqual([found(1).length, found(2).length], [1, 2], '7 of 9, 6 of 10')
+})
+
+test('clicks are in the middle of equal cells', () => {
+  const clicks = gridOfClicks({ height: 60, width: 120 }, 4)
+  const middles = [15, 45].flatMap((y) => [15, 45, 75, 105].map((x) => [x, y]))
+  assert.deepEqual(clicks.map(({ points }) => points[0]), middles) // biome-ignore format: one line
+  assert.ok(clicks.every(({ labels }) => labels.join() === '1'))
+})
+
+test('prompts with and without an earlier mask, or a box, are not decoded together', () => {
+  const sam = new Boxes([])
+  const [plain, previous] = [{ points: [[1, 1] as const], labels: [1] }, tensor([0], [1, 1, 1, 1])]
+  const prompts = [plain, { ...plain, previous }, plain, { ...plain, box: [0, 0, 9, 9] as const }]
+  assert.equal(sam.draw({}, prompts, { height: 10, width: 10 }).length, 4)
+  assert.deepEqual([sam.decodes, sam.prompts], [3, 4])
+  previous.dispose()
 })
 
 test('a large picture is searched on small masks', () => {

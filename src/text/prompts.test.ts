@@ -233,3 +233,16 @@ describe('encodeConversation', () => {
     assert.equal(text, template.instruction(regionQuestion))
   })
 })
+
+test('a phrase loses one full stop at its end and none inside', () => {
+  assert.equal(segmentQuestion(' The No. 5 shirt. ').words, 'the no. 5 shirt')
+  assert.equal(segmentQuestion('a cup').words, 'a cup')
+})
+
+test('the words of a phrase are found where they were put, also if the question has them before', () => {
+  const asked = segmentPrompt({ numTiles: 1, tokensPerTile: 4, phrase: 'segment', template })
+  assert.equal(asked.plain.length, 1)
+  const [start, end] = asked.plain[0]!
+  assert.equal(asked.text.slice(start, end), 'segment')
+  assert.match(asked.text.slice(0, start), /Please segment $/)
+})
