@@ -27,7 +27,7 @@ test('a stop after the last record keeps the scores', async () => {
 })
 
 test('processes share the records in order, and a stop of one stops all', async () => {
-  const run = async (stops: (rank: number) => boolean) => {
+  const run = async (stops: (rank: number) => boolean, batch = 1) => {
     let waiting: { value: unknown; done: (all: unknown[]) => void }[] = []
     const gather = (rank: number) => (value: unknown) =>
       new Promise<unknown[]>((done) => {
@@ -42,7 +42,7 @@ test('processes share the records in order, and a stop of one stops all', async 
       const score = (batch: readonly { id: string }[]) => batch.map(({ id }) => ({ id }))
       return evaluateAll(
         examples,
-        1,
+        batch,
         score,
         () => undefined,
         () => stops(rank),
@@ -53,5 +53,6 @@ test('processes share the records in order, and a stop of one stops all', async 
   }
   const ids = examples.map(({ id }) => ({ id }))
   assert.deepEqual(await run(() => false), [ids, ids])
+  assert.deepEqual(await run(() => false, 2), [ids, ids], 'also in batches of two')
   assert.deepEqual(await run((rank) => rank === 1), [null, null])
 })

@@ -45,6 +45,12 @@ test('at least min(evalRecords, a tenth) is held out, and the counts of records 
   assert.equal('eval_fraction' in other, false, 'nothing of dataPath is held out')
 })
 
+test('of fewer than ten records one is held out', async () => {
+  const { heldOut, loader, close } = await open({ dataPath: 'scenes:5' })
+  await close()
+  assert.deepEqual([heldOut.length, loader.epochLength], [1, 4])
+})
+
 test('splitBy place holds out what 0.1.0 did: the asked share, or one record', async () => {
   const { heldOut, close } = await open({ dataPath: 'scenes:320', data: { splitBy: 'place', evalFraction: 1e-6 } })
   await close()
