@@ -1,6 +1,6 @@
 // ReasonSeg: a picture with a JSON file of the same name; polygons labelled target, ignore or flag.
 import { basename, dirname, join, resolve } from 'node:path'
-import { isFolder, Mismatch, namesIn, parseJson, readBytes } from '../core/index.ts'
+import { isFolder, Mismatch, namesIn, parseJson, readBytes, refuseAt } from '../core/index.ts'
 import { imageInfo } from '../image/index.ts'
 import type { BenchmarkOptions, BenchmarkRecord, MaskBenchmark } from './benchmark.ts'
 import { decodeText } from './cp1252.ts'
@@ -28,12 +28,7 @@ function readAnnotation(file: string): Annotation {
   if (!Array.isArray(texts) || typeof texts[0] !== 'string')
     throw new Mismatch({ where: file, field: 'text', expected: 'a list that begins with a text', got: texts ?? 'none' })
   if (!Array.isArray(value?.shapes) || !value.shapes.every(isShape))
-    throw new Mismatch({
-      where: file,
-      field: 'shapes',
-      expected: 'label and points of each',
-      got: value?.shapes ?? 'none',
-    })
+    return refuseAt(file)('shapes', 'label and points of each', value?.shapes ?? 'none')
   return { text: texts, is_sentence: Boolean(value.is_sentence), shapes: value.shapes }
 }
 

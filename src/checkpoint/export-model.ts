@@ -101,13 +101,9 @@ function requireFinite(value: Tensor, name: string, source: WeightFolder): void 
   if (!isFloating(value.dtype) || value.numel === 0) return
   const bad = value.numel - value.isfinite().sum().item()
   if (bad === 0) return
-  throw new Mismatch({
-    where: 'export',
-    field: name,
-    expected: `finite weights in ${source.entry(name).dtype}`,
-    got: `${bad} of ${value.numel} NaN or infinite`,
-    hint: 'the run diverged, or the stored dtype is too narrow; nothing was written',
-  })
+  const [expected, got] = [`finite weights in ${source.entry(name).dtype}`, `${bad} of ${value.numel} NaN or infinite`]
+  const hint = 'the run diverged, or the stored dtype is too narrow; nothing was written'
+  throw new Mismatch({ where: 'export', field: name, expected, got, hint })
 }
 
 function writeTensors(

@@ -56,13 +56,9 @@ function possibleNames(model: Module): Set<string> {
 function patternKey(where: string, field: string, key: string): { name: string; whole: boolean } {
   const found = /^(\^?)((?:[\w-]|\\?\.)+)(\$?)$/.exec(key.length <= 1024 ? key : '')
   if (found) return { whole: found[1] !== '', name: found[2]!.replaceAll('\\.', '.') }
-  throw new Mismatch({
-    where,
-    field,
-    expected: 'names of layers such as q_proj, self_attn.q_proj or ^model.layers.0.self_attn.q_proj',
-    got: key.slice(0, 80),
-    hint: 'regular expressions are not read; write the names out',
-  })
+  const expected = 'names of layers such as q_proj, self_attn.q_proj or ^model.layers.0.self_attn.q_proj'
+  const hint = 'regular expressions are not read; write the names out'
+  throw new Mismatch({ where, field, expected, got: key.slice(0, 80), hint })
 }
 
 /** PEFT's rule: the first key that is the path or, after a dot, its end. */

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import { Mismatch } from '../core/index.ts'
+import { Mismatch, refuseAt } from '../core/index.ts'
 
 /** Builds a value of an allowed Python name from its arguments; throws nothing but `fail(...)`. */
 export type PyCall = (args: readonly unknown[], fail: Fail) => unknown
@@ -168,12 +168,9 @@ export class PickleMachine {
   }
 
   refuse(name: string): never {
-    throw new Mismatch({
-      where: this.options.where,
-      field: `${this.#opName} at byte ${this.#opAt}`,
-      expected: 'plain data or tensors',
-      got: `${name.slice(0, 200)}, which this reader does not build`,
-      hint: 'only data is read, no code is run; load the file in Python and save the tensors as safetensors (data as JSON)',
-    })
+    const got = `${name.slice(0, 200)}, which this reader does not build`
+    const hint =
+      'only data is read, no code is run; load the file in Python and save the tensors as safetensors (data as JSON)'
+    return refuseAt(this.options.where)(`${this.#opName} at byte ${this.#opAt}`, 'plain data or tensors', got, hint)
   }
 }

@@ -67,12 +67,9 @@ function requireSameTask(sides: readonly Side[]): void {
 
 async function run(argv: readonly string[]): Promise<void> {
   const places = argv.slice(0, 2)
+  const [expected, got] = ['two runs or model folders, A B', places.join(' ') || 'nothing']
   if (places.length < 2 || places.some((word) => word.startsWith('--')))
-    throw new Mismatch({
-      where: 'compare',
-      expected: 'two runs or model folders, A B',
-      got: places.join(' ') || 'nothing',
-    })
+    throw new Mismatch({ where: 'compare', expected, got })
   const sides = places.map(sideOf) as [Side, Side]
   requireSameTask(sides)
   const source = sides.find((side) => side.run !== null)?.run ?? null

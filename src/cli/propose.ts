@@ -269,12 +269,8 @@ async function write(
   if (records.length < 2) {
     const hint = 'add pictures, or check the model with `roundtrip caption`'
     const got = `${records.length} with a caption`
-    throw new Mismatch({
-      where: input.records ?? input.images,
-      expected: 'at least 2 masks to train and evaluate on',
-      got,
-      hint,
-    })
+    const where = input.records ?? input.images
+    throw new Mismatch({ where, expected: 'at least 2 masks to train and evaluate on', got, hint })
   }
   const { train, eval: heldOut, summary, masks } = files(input.out)
   const lines = (rows: readonly ProposedRecord[]) => rows.map((row) => `${JSON.stringify(row)}\n`).join('')

@@ -1,5 +1,5 @@
 // The groups of this process, and the store they meet at. A failed collective is reported with its cause: which rank, since when.
-import { log, Mismatch, messageOf, timerMs } from '../core/index.ts'
+import { log, Mismatch, messageOf, refuseAt, timerMs } from '../core/index.ts'
 import { buffer, native } from '../engine/index.ts'
 import { deviceIndex, itemBytes, type Tensor } from '../tensor/index.ts'
 import { type BackendName, chooseBackend } from './backend.ts'
@@ -73,13 +73,7 @@ export class Link {
     } catch (error) {
       if (error instanceof PeerFailure) throw error
       const hint = 'all hosts must reach each other at this address; GLOO_SOCKET_IFNAME names another interface'
-      throw new Mismatch({
-        where: 'world',
-        field: backend,
-        expected: `connections at ${this.#address}`,
-        got: error,
-        hint,
-      })
+      return refuseAt('world')(backend, `connections at ${this.#address}`, error, hint)
     }
   }
 

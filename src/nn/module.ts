@@ -1,4 +1,4 @@
-import { Mismatch } from '../core/index.ts'
+import { Mismatch, refuseAt } from '../core/index.ts'
 import { type DType, empty, itemBytes, keep, Tensor } from '../tensor/index.ts'
 import { bitsOf, requireExact } from './quantized.ts'
 
@@ -81,13 +81,8 @@ export function selectSlots(model: Module, patterns: readonly RegExp[]): Slot[] 
   const slots = model.slots()
   for (const pattern of patterns) {
     if (!slots.some((s) => pattern.test(s.name))) {
-      throw new Mismatch({
-        where: 'trainable',
-        field: String(pattern),
-        expected: 'a pattern that matches a parameter',
-        got: 'no match',
-        hint: `there are ${slots.length} names, such as ${slots[0]?.name}`,
-      })
+      const hint = `there are ${slots.length} names, such as ${slots[0]?.name}`
+      return refuseAt('trainable')(String(pattern), 'a pattern that matches a parameter', 'no match', hint)
     }
   }
   return slots.filter((s) => patterns.some((p) => p.test(s.name)))

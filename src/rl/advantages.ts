@@ -1,5 +1,5 @@
 // Group-relative advantages. Rows are prompt-major: row = prompt * K + k. Plain float64 numbers, no tensors.
-import { Mismatch } from '../core/index.ts'
+import { Mismatch, refuseAt } from '../core/index.ts'
 import type { GrpoConfig } from './config.ts'
 
 /** A reward; null where it could not be scored. */
@@ -87,9 +87,8 @@ export function groupAdvantages(
 
 function tableOf(rewards: readonly Score[] | readonly (readonly Score[])[], options: AdvantageOptions): number[][] {
   const { numGenerations: k } = options
-  const expected = `whole groups of ${k} rows`
   if (rewards.length === 0 || rewards.length % k !== 0)
-    throw new Mismatch({ where: 'advantages', field: 'rewards', expected, got: rewards.length })
+    return refuseAt('advantages')('rewards', `whole groups of ${k} rows`, rewards.length)
   const width = Array.isArray(rewards[0]) ? (rewards[0] as readonly Score[]).length : 1
   return rewards.map((given, row) => {
     const list = Array.isArray(given) ? (given as readonly Score[]) : [given as Score]
@@ -108,8 +107,7 @@ function finiteOrNaN(value: Score, row: number): number {
 function weightsOf(options: AdvantageOptions, width: number): readonly number[] {
   const weights = options.weights ?? new Array<number>(width).fill(1)
   if (weights.length === width) return weights
-  const expected = `${width}, one per reward`
-  throw new Mismatch({ where: 'advantages', field: 'weights', expected, got: weights.length })
+  return refuseAt('advantages')('weights', `${width}, one per reward`, weights.length)
 }
 
 /** Over the functions that scored the row; NaN if none did. */

@@ -185,13 +185,9 @@ function logged(output: string): Pick<ResumedRun, 'facts' | 'before'> {
 function requireLog(output: string): void {
   const [first] = listCheckpoints(output)
   if (!first || existsSync(join(output, runFiles.events))) return
-  throw new Mismatch({
-    where: output,
-    field: runFiles.events,
-    expected: 'the log of the run whose checkpoints are here',
-    got: `none, beside ${basename(first.path)}`,
-    hint: 'nothing was changed; put the log back, or choose another output folder',
-  })
+  const [expected, got] = ['the log of the run whose checkpoints are here', `none, beside ${basename(first.path)}`]
+  const hint = 'nothing was changed; put the log back, or choose another output folder'
+  throw new Mismatch({ where: output, field: runFiles.events, expected, got, hint })
 }
 
 function trackersOf({ tensorboard, reportTo, reportTimeout }: RunConfig): RunWriterOptions {

@@ -16,7 +16,7 @@ import {
 } from 'node:fs'
 import { hostname } from 'node:os'
 import { dirname, join } from 'node:path'
-import { diskTrouble, isObject, Mismatch, readTextFile } from '../core/index.ts'
+import { diskTrouble, isObject, Mismatch, readTextFile, refuseAt } from '../core/index.ts'
 
 interface Owner {
   host: string
@@ -187,11 +187,7 @@ function bornAt(pid: number): string | null {
 
 function refuse(dir: string, { host, pidSpace = ownPidSpace(), pid, since }: Owner): never {
   const place = host === hostname() && pidSpace !== ownPidSpace() ? `${host}, in another container,` : host
-  throw new Mismatch({
-    where: dir,
-    field: lockFile,
-    expected: 'a run folder that nobody writes to',
-    got: `one that process ${pid} on ${place} has been writing since ${since}`,
-    hint: `wait for it, stop it, or choose another output folder; if that process has ended, remove ${join(dir, lockFile)}`,
-  })
+  const got = `one that process ${pid} on ${place} has been writing since ${since}`
+  const hint = `wait for it, stop it, or choose another output folder; if that process has ended, remove ${join(dir, lockFile)}`
+  return refuseAt(dir)(lockFile, 'a run folder that nobody writes to', got, hint)
 }

@@ -1,6 +1,6 @@
 // The tokenizer of a folder whose vocabulary is a SentencePiece `tokenizer.model`: InternLM2 (Sa2VA-8B, -26B) and plain ones.
 import { readFileSync } from 'node:fs'
-import { Mismatch } from '../core/index.ts'
+import { refuseAt } from '../core/index.ts'
 import { AddedTokenSplitter } from './added-tokens.ts'
 import { type EncodeOptions, Tokenizer } from './base-tokenizer.ts'
 import { joinBytes } from './byte-level.ts'
@@ -109,13 +109,10 @@ function withNamed(files: SentencePieceFiles, sp: SentencePiece): AddedToken[] {
     const known = listed.get(name)
     const id = known?.id ?? sp.idOf(name)
     if (id === undefined) {
-      throw new Mismatch({
-        where: files.modelPath,
-        field: name,
-        expected: 'an id in added_tokens.json, tokenizer_config.json or the model',
-        got: 'none',
-        hint: 'tokenizer_config.json or special_tokens_map.json name it as a special token',
-      })
+      const expected = 'an id in added_tokens.json, tokenizer_config.json or the model'
+      const got = 'none'
+      const hint = 'tokenizer_config.json or special_tokens_map.json name it as a special token'
+      return refuseAt(files.modelPath)(name, expected, got, hint)
     }
     if (!known) listed.set(name, addedToken(id, name))
     else if (!known.special) listed.set(name, { ...known, special: true })

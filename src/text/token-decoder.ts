@@ -1,6 +1,6 @@
 // From token strings back to text. Two families: byte-level (GPT-2, Qwen2) and SentencePiece with byte fallback (Llama,
 // Phi-3). Own code, because the tokenizers package differs from the Rust one on invalid UTF-8 in the second family.
-import { Mismatch } from '../core/index.ts'
+import { refuseAt } from '../core/index.ts'
 import { byteLevelBytes, joinBytes, lossyText } from './byte-level.ts'
 
 export interface TokenDecoder {
@@ -79,11 +79,6 @@ export function tokenDecoder(step: DecoderStep | null | undefined, where: string
     const strip = steps.find((s) => s.type === 'Strip')
     return byteFallback(replace?.pattern?.String ?? '\u2581', strip?.start ?? 0)
   }
-  throw new Mismatch({
-    where,
-    field: 'decoder',
-    expected: 'ByteLevel, or a sequence with ByteFallback',
-    got: step?.type ?? 'none',
-    hint: 'supported are Qwen2-style byte-level BPE and Llama-style BPE with byte fallback',
-  })
+  const hint = 'supported are Qwen2-style byte-level BPE and Llama-style BPE with byte fallback'
+  return refuseAt(where)('decoder', 'ByteLevel, or a sequence with ByteFallback', step?.type ?? 'none', hint)
 }

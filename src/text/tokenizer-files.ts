@@ -1,7 +1,7 @@
 // Reads what a checkpoint folder says about its tokenizer and brings it to one form: the object of tokenizer.json.
 import { existsSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { isObject, type JsonObject, Mismatch, readJsonObject, readTextFile } from '../core/index.ts'
+import { isObject, type JsonObject, Mismatch, readJsonObject, readTextFile, refuseAt } from '../core/index.ts'
 import type { DecoderStep } from './token-decoder.ts'
 
 export interface AddedToken {
@@ -147,13 +147,8 @@ function mergeListed(json: TokenizerJson, listed: readonly AddedToken[], where: 
     const content = known.get(token.id)
     if (content === undefined) missing.push(token)
     else if (content !== token.content) {
-      throw new Mismatch({
-        where,
-        field: `added token ${token.id}`,
-        expected: `${content} as in tokenizer.json`,
-        got: token.content,
-        hint: 'added_tokens.json or tokenizer_config.json belong to another checkpoint',
-      })
+      const hint = 'added_tokens.json or tokenizer_config.json belong to another checkpoint'
+      return refuseAt(where)(`added token ${token.id}`, `${content} as in tokenizer.json`, token.content, hint)
     }
   }
   return missing.length === 0 ? json : { ...json, added_tokens: [...json.added_tokens, ...missing] }

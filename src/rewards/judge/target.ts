@@ -1,6 +1,6 @@
 // The judge that a run asks: whether there is one, which host gets the captions, and which variable holds the key. Everything that
 // needs one of these answers takes it from here.
-import { Mismatch } from '../../core/index.ts'
+import { Mismatch, refuseAt } from '../../core/index.ts'
 import { JudgeConfig, JudgeUrl } from '../config.ts'
 
 export interface JudgeTarget {
@@ -82,11 +82,7 @@ export function requireOwnWord(target: JudgeTarget, fromFiles: ReadonlySet<strin
   ].filter(({ path, applies }) => applies && fromFiles.has(path))
   if (chosen.length === 0) return
   const flags = chosen.map(({ path, value }) => `--${path} ${shellWord(value)}`).join(' ')
-  throw new Mismatch({
-    where: 'recipe',
-    field: chosen[0]!.path,
-    expected: 'a flag that names who gets your key',
-    got: `a file that sends the key in ${keyVariable} to ${host}`,
-    hint: `If that is right, add ${flags}; for a judge without a key, unset ${keyVariable}`,
-  })
+  const got = `a file that sends the key in ${keyVariable} to ${host}`
+  const hint = `If that is right, add ${flags}; for a judge without a key, unset ${keyVariable}`
+  refuseAt('recipe')(chosen[0]!.path, 'a flag that names who gets your key', got, hint)
 }
