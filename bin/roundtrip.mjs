@@ -12,6 +12,8 @@ if (existsSync(source)) {
   useOwnCache()
   const { register } = await import('tsx/esm/api')
   register()
+  const { register: addHooks } = await import('node:module')
+  addHooks(new URL('./typescript-modules.mjs', import.meta.url)) // at the start: beside the engine thread it would wait for ever
   await import(source.href)
 } else {
   await import((existsSync(compiled) ? compiled : inPlace).href)
