@@ -1,4 +1,5 @@
 import { existsSync } from 'node:fs'
+import { register } from 'node:module'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { Mismatch, messageOf } from './errors.ts'
@@ -13,7 +14,8 @@ let loader: Promise<void> | undefined
 async function startTypeScript(): Promise<void> {
   process.env.TSX_DISABLE_CACHE = '1' // its cache is in the temporary folder, where others may have put code
   const tsx = await import('tsx/esm/api').catch(() => null)
-  if (tsx) tsx.register()
+  tsx?.register()
+  if (tsx) register(new URL('../../bin/typescript-modules.mjs', import.meta.url))
   else if (!leavesTypesOut)
     throw new Error(
       'this Node cannot run TypeScript: install tsx, use Node 22.18 or newer, or compile the module to .mjs',

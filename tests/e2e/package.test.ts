@@ -101,6 +101,8 @@ test('the command answers to its name, prints its version and sets itself up', (
 
 test('new writes a task, a reward and a data source that type-check and train', () => {
   for (const kind of ['task', 'reward', 'data']) run(project, `npx roundtrip-rl new ${kind} own-${kind}`)
+  mkdirSync(join(project, 'nested'))
+  writeFileSync(join(project, 'nested/package.json'), '{ "type": "commonjs" }\n') // as `npm init` writes it
   const [, wanted] = run(project, 'npx roundtrip-rl new task nested/own-two').trimEnd().split('\n')
   const command = wanted!.replace('--data scenes:40', '--data ./own-data.ts --reward ./own-reward.ts')
   run(project, `${command} --maxSteps 1 --rl.numGenerations 2 --rl.maxCompletionLength 12 --evalRecords 2 --threads 1`)
