@@ -1,7 +1,18 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { mergeLora } from '../../tests/support/merge-lora.ts'
-import { arange, expectNoLeak, memory, type Tensor, tensor, tidy, zeros } from '../tensor/index.ts'
+import {
+  arange,
+  expectNoLeak,
+  keep,
+  manualSeed,
+  memory,
+  noGrad,
+  type Tensor,
+  tensor,
+  tidy,
+  zeros,
+} from '../tensor/index.ts'
 import {
   addLora,
   initRandom,
@@ -260,4 +271,33 @@ test('adapters that are off take no part in merged weights, and stay off', () =>
   assert.equal(state.enabled, false)
   x.dispose()
   free(model)
+})
+
+test('dropout leaves out single inputs of the adapter and nothing of the base; what is kept is scaled by 1 / (1 - p)', () => {
+  const [rows, inputs, p] = [20_000, 4, 0.25]
+  manualSeed(3)
+  const linear = new Linear(inputs, 1, { bias: false })
+  linear.weight = keep(tensor([1, 2, 3, 4], [1, inputs]))
+  const state = addLora(new (class extends Module {
+    readonly layer = linear
+  })(), () => true, { rank: 1, alpha: 2, seed: 1, dropout: p }) // biome-ignore format: one line
+  tidy(() => noGrad(() => {
+    linear.lora_A!.weight.fill_(1)
+    linear.lora_B!.weight.fill_(1)
+  })) // biome-ignore format: one line
+  const outputs = () =>
+    tidy(() => linear.forward(tensor(new Float32Array(rows * inputs).fill(1), [rows, inputs])).numbers())
+  const counts = new Array<number>(inputs + 1).fill(0)
+  for (const y of outputs()) {
+    const kept = ((y - 10) / 2) * (1 - p) // B A x = sum of what is kept / (1 - p), times alpha / r = 2
+    near(kept, Math.round(kept))
+    counts[Math.round(kept)]!++
+  }
+  const choose = [1, 4, 6, 4, 1]
+  for (const [kept, count] of counts.entries()) {
+    const share = choose[kept]! * (1 - p) ** kept * p ** (inputs - kept) // binomial
+    near(count / rows, share, 6 * Math.sqrt((share * (1 - share)) / rows))
+  }
+  state.dropout = 0
+  assert.deepEqual(new Set(outputs()), new Set([18]))
 })

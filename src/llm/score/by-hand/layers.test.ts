@@ -66,6 +66,11 @@ const branched: Case = {
   ],
   groups: [said('a red cup.<|end|>', 'two'), said('it is [SEG]'), groups[1]!, said('x', 'it is [SEG]'), said('no')],
 }
+/** Of both images a second question: what nobody sees of the first image lies before the second one. */
+const twoImages: Case = {
+  prompts: [prompts[0]!, prompts[2]!, prompts[1]!, prompter.segment(wide, 'a')],
+  groups: [said('a red cup.<|end|>'), said('it is [SEG]', 'two'), groups[1]!, said('no')],
+}
 const shared: Case = { prompts, groups }
 const apart: Case = { prompts: prompts.slice(0, 2), groups: groups.slice(0, 2) }
 const single: Case = { prompts, groups: groups.map((group) => [group[0]!]) }
@@ -137,6 +142,7 @@ for (const [name, of] of [
   ['completions about different images', apart],
   ['one completion after each prompt', single],
   ['questions about one image', branched],
+  ['questions about each of two images', twoImages],
 ] as const)
   test(`${name}: scores and gradients of adapters and inputs are those of the way op by op`, () => {
     const want = outcome(of, { packed: false })
