@@ -100,6 +100,26 @@ test('a disk that is full costs what could not be written, and nothing else', ()
   cache.close()
 })
 
+test('an answer that is written after half a line is found again', () => {
+  const dir = folder()
+  const script = `
+    const { readFileSync, truncateSync } = await import('node:fs')
+    const { JudgeCache } = await import(${JSON.stringify(new URL('./cache.ts', import.meta.url).href)})
+    const cache = new JudgeCache(${JSON.stringify(dir)})
+    for (let i = 0; cache.unwritten === 0; i++) cache.set('k' + i, i, 'm'.repeat(100))
+    const file = ${JSON.stringify(join(dir, 'judge-0.jsonl'))}
+    truncateSync(file, readFileSync(file).lastIndexOf(10) - 80) // room again, after half a line
+    cache.set('next', 'whole', 'm')
+    process.stdout.write(JSON.stringify(cache.unwritten))
+    cache.close()`
+  const words = ['--import', 'tsx', '--input-type=module', '-e', script]
+  const run = spawnSync('sh', ['-c', 'ulimit -f 64; exec "$0" "$@"', process.execPath, ...words])
+  assert.equal(String(run.stdout), '1', String(run.stderr))
+  const cache = new JudgeCache(dir)
+  assert.deepEqual([cache.get('next'), cache.corrupt], ['whole', 1])
+  cache.close()
+})
+
 test("another machine's lock is respected", () => {
   const dir = folder()
   new JudgeCache(dir).close()
