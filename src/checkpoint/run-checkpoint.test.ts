@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
-import {
+import fs, {
+  cpSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -10,8 +11,9 @@ import {
   truncateSync,
   writeFileSync,
 } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
 import { basename, join } from 'node:path'
-import { test } from 'node:test'
+import { type TestContext, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fixture, refuses, scratch } from '../../tests/support/checkpoint.ts'
 import { stream } from '../core/index.ts'
@@ -100,6 +102,7 @@ test('names that leave the folder or take the manifest are refused, and a failed
 test('writing a step again replaces it, and one that stepped aside still counts', (t) => {
   const dir = scratch(t)
   const path = writeCheckpoint(dir, 5, files(5))
+  mkdirSync(join(dir, '.tmp-checkpoint_step_6-killed')) // of a killed writer
   writeCheckpoint(dir, 5, { 'state.json': 'new' })
   assert.deepEqual(readdirSync(dir), ['checkpoint_step_5'])
   assert.equal(readFileSync(join(path, 'state.json'), 'utf8'), 'new')
@@ -107,6 +110,55 @@ test('writing a step again replaces it, and one that stepped aside still counts'
   assert.equal(newestValid(dir).checkpoint?.path, `${path}.old`)
   writeCheckpoint(dir, 5, files(5))
   assert.equal(newestValid(dir).checkpoint?.path, path)
+})
+
+const [plain, old] = ['checkpoint_step_5', 'checkpoint_step_5.old'] as const
+
+/** A folder with step 5 under both names; `damaged` is not whole. */
+function bothNames(t: TestContext, damaged: string | null): string {
+  const dir = scratch(t)
+  cpSync(writeCheckpoint(dir, 5, files(5)), join(dir, old), { recursive: true })
+  if (damaged) rmSync(join(dir, damaged, 'state.json'))
+  return dir
+}
+
+test('of two whole checkpoints of a step the one that did not step aside counts', (t) => {
+  const dir = bothNames(t, null)
+  assert.equal(newestValid(dir).checkpoint?.path, join(dir, plain))
+})
+
+/** Whether `work` fails because its rename number `failing` does. */
+function failsAtRename(t: TestContext, failing: number, work: () => void): boolean {
+  const rename = fs.renameSync
+  let numRenames = 0
+  const mock = t.mock.method(fs, 'renameSync', (from: string, to: string) => {
+    if (++numRenames === failing) throw new Error('no rename')
+    rename(from, to)
+  })
+  syncBuiltinESMExports()
+  try {
+    work()
+    return false
+  } catch (error) {
+    assert.match(String(error), /no rename/)
+    return true
+  } finally {
+    mock.mock.restore()
+    syncBuiltinESMExports()
+  }
+}
+
+test('a writer that fails at any rename leaves a whole checkpoint of the step, whichever of its two names is damaged', (t) => {
+  for (const damaged of [null, plain, old]) {
+    for (let failing = 1; ; failing++) {
+      const dir = bothNames(t, damaged)
+      const isFailed = failsAtRename(t, failing, () => writeCheckpoint(dir, 5, files(5)))
+      assert.equal(newestValid(dir).checkpoint?.step, 5, `${damaged} damaged, rename ${failing}`)
+      if (isFailed) continue
+      assert.ok(failing > 3, 'a writer without any failure')
+      break
+    }
+  }
 })
 
 test('prune keeps the newest whole ones, never counts a damaged one, and leaves newer damaged ones', (t) => {
