@@ -148,6 +148,13 @@ test('masks that fit their records worse without more reward raise no alarm abou
   )
 })
 
+test('the last window has five steps: what two of them have is a third of it', () => {
+  const cut = (step: number) => (_how: number, record: number) => ({ truncated: step >= 10 && step < 12 && record % 100 < 5 }) // biome-ignore format: one line
+  const watch = new AlarmWatch()
+  const raised = Array.from({ length: 16 }, (_, i) => watch.afterStep(samplesAt(i + 1, cut(i + 1))))
+  assert.deepEqual(raised.flat().map(({ kind, step }) => [kind, step]), [['length-limit', 11]]) // biome-ignore format: one line
+})
+
 test('an alarm names what changed, the records and what to do, and points at samples of theirs', () => {
   const watch = new AlarmWatch()
   const all = Array.from({ length: steps }, (_, i) => watch.afterStep(samplesAt(i + 1, tricks['whole-image']!)))
