@@ -4,12 +4,14 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { stream, streamId } from '../../core/index.ts'
 import { teacherForce } from '../../llm/index.ts'
+import { maskIou } from '../../mask/index.ts'
 import { openFamily, type VqaFamily } from '../../models/index.ts'
 import { RewardsConfig } from '../../rewards/index.ts'
 import { resolveGrpo } from '../../rl/index.ts'
 import { openSam2, Sam2Predictor } from '../../sam/index.ts'
 import { makePointScene } from '../../scenes/index.ts'
 import { noGrad, tidy } from '../../tensor/index.ts'
+import { compareItems } from './compare.ts'
 import { resolvePoints, rewardOfPoints } from './config.ts'
 import {
   askAbout,
@@ -155,4 +157,33 @@ test('an answer that stops, or that cannot be read, is the last of its trajector
       [1, 1],
       text,
     )
+})
+
+/** The policy, whose answers are read as these texts in turn. */
+function saying(texts: string[]): VqaFamily {
+  const { tokenizer } = setup.policy
+  const replaced = <T extends object>(of: T, name: string, value: unknown): T =>
+    new Proxy(of, {
+      get(target, key) {
+        if (key === name) return value
+        const found = Reflect.get(target, key, target)
+        return typeof found === 'function' ? found.bind(target) : found
+      },
+    })
+  const decode = (ids: Int32Array, options?: { skipSpecial?: boolean }) =>
+    options?.skipSpecial ? texts.shift()! : tokenizer.decode(ids, options)
+  return replaced(setup.policy, 'tokenizer', replaced(tokenizer, 'decode', decode))
+}
+
+test('a comparison gives a trajectory that ends in an invalid answer the overlap before its clicks', () => {
+  const others = { image: '', random: 0, heuristic: 0, errorCentre: [], errorCentreLogits: [], bestClick: 0 }
+  const compared = (...texts: string[]) => {
+    const known = new Map([[item.record.id, others]])
+    return plain(() => compareItems({ ...setup, policy: saying(texts) }, [item], 1, known)[0]!)
+  }
+  const [good, bad] = [compared(first, '{"stop":true}'), compared(first, 'no idea')]
+  const drawn = plain(() => replyToLooks(setup, item, [wordsOf([said(first)])])[0]!.mask1!)
+  assert.deepEqual([good.valid, good.policy], [true, maskIou(item.record.mask, drawn)])
+  assert.notEqual(good.policy, good.none)
+  assert.deepEqual([bad.valid, bad.policy, bad.policyAreas], [false, good.none, good.noneAreas])
 })
