@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { rmSync } from 'node:fs'
+import { existsSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { openWeights, readTensors } from '../../src/checkpoint/index.ts'
@@ -15,7 +15,18 @@ import { chatTemplate, regionQuestions, segmentAnswers, segmentQuestions } from 
 import { expandImage } from '../../src/text/prompts.ts'
 import { readRun } from '../../src/tracking/index.ts'
 import { encodeConversation, ignoreLabel } from '../support/conversation.ts'
-import { changed, hashes, hostOf, makeToy, openRun, runBytes, scratch, storedWeights, toyRun } from '../support/runs.ts'
+import {
+  changed,
+  hashes,
+  hostOf,
+  makeToy,
+  openRun,
+  runBytes,
+  scratch,
+  stoppingAfter,
+  storedWeights,
+  toyRun,
+} from '../support/runs.ts'
 
 const folder = scratch('sft')
 const toy = makeToy(join(folder, 'toy'))
@@ -135,11 +146,13 @@ test('the gradient of a supervised step is the mean over its records, and the EM
   await sft(settings, plain, hostOf())
   const o = await open(settings)
   const { family } = o.cycle
+  let mean = 0
   o.items.forEach(({ id, example }, micro) => {
     const random = stream(settings.seed, streamId.rows, 0, micro, id)
     const record = { example, input: family.prepare(example.image) }
     tidy(() => {
       const { loss } = supervisedLoss(family, [record], random, { trainEncoders: false, maskWeight: 1 })
+      mean += loss.item() / 2
       backward(loss.div(2))
     })
   })
@@ -147,6 +160,7 @@ test('the gradient of a supervised step is the mean over its records, and the EM
   o.dispose()
   const [logged] = readRun(settings.output).events.filter((e) => e.t === 'step')
   assert.ok(Math.abs(logged!.metrics!.grad_norm! / norm - 1) < 1e-4, `${logged!.metrics!.grad_norm} against ${norm}`)
+  assert.ok(Math.abs(logged!.metrics!.loss! - mean) < 1e-4, `${logged!.metrics!.loss} against ${mean}`)
   const [start, trained] = [0, 1].map((step) => storedWeights(settings.output, step, ['trainables', 'adapter_model']))
   const ema = storedWeights(settings.output, 1, ['ema'])
   let moved = 0
@@ -158,6 +172,41 @@ test('the gradient of a supervised step is the mean over its records, and the EM
     })
   }
   assert.ok(moved > 100, `${moved} values moved`)
+})
+
+test('gradients above maxGradNorm are scaled by one factor; 0 leaves them as they are', async () => {
+  const run = async (name: string, maxGradNorm: number) => {
+    const settings = config(name, { optim: { learningRate: 1e-3, emaDecay: 0.9, maxGradNorm } })
+    await sft(settings, plain, hostOf())
+    const [step] = readRun(settings.output).events.filter((e) => e.t === 'step')
+    const moments = [...storedWeights(settings.output, 1, ['optimizer'])].filter(([key]) => key.endsWith('.exp_avg'))
+    return { norm: step!.metrics!.grad_norm!, values: moments.flatMap(([, values]) => [...values]) }
+  }
+  const free = await run('free', 0)
+  const clipped = await run('clipped', free.norm / 4)
+  assert.equal(clipped.norm, free.norm, 'the logged norm is that before')
+  const largest = Math.max(...free.values.map(Math.abs))
+  assert.ok(largest > 0)
+  const bound = 16 * 2 ** -24 + 4e-6 / free.norm // float32, and what libtorch adds to the norm
+  for (const [i, value] of free.values.entries())
+    assert.ok(Math.abs(clipped.values[i]! - value / 4) <= bound * largest, `${i}: ${clipped.values[i]}, ${value}`)
+})
+
+test('adapters have a dropout of 0.05 unless it is set', async () => {
+  const dropoutOf = async (name: string, dropout: number | null) => {
+    const settings = config(name, { lora: { dropout } })
+    await sft(settings, plain, hostOf())
+    const file = join(settings.output, 'checkpoint_step_1', 'adapter_config.json')
+    return JSON.parse(readFileSync(file, 'utf8')).lora_dropout
+  }
+  assert.deepEqual([await dropoutOf('usual', null), await dropoutOf('set', 0.25)], [0.05, 0.25])
+})
+
+test('a run that is stopped exports nothing', async () => {
+  const exportTo = join(folder, 'stopped-export')
+  const settings = config('stopped', { maxSteps: 3 })
+  const { stopped, step, exported } = await sft(settings, { ...plain, exportTo }, stoppingAfter(1))
+  assert.deepEqual([stopped, step, exported, existsSync(exportTo)], [true, 1, null, false])
 })
 
 const words = ['language_model.model.embed_tokens.weight', 'language_model.lm_head.weight']
