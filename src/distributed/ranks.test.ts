@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict'
 import { hostname } from 'node:os'
 import { test } from 'node:test'
-import { tensor } from '../tensor/index.ts'
+import { type Tensor, tensor, tidy } from '../tensor/index.ts'
 import { layBuckets } from './buckets.ts'
+import { Exchange } from './exchange.ts'
 import { Disagreement, Divergence } from './failure.ts'
 import { requireSameLayout, requireSameSettings, requireSameValues } from './handshake.ts'
+import type { Link } from './link.ts'
 import { parseBeat, rootCause, type Sighting } from './root-cause.ts'
 import { alone, type World } from './world.ts'
 
@@ -115,4 +117,15 @@ test('buckets are filled up to their limit, in order', () => {
     laid.map((bucket) => bucket.numel),
     [4, 1, 5, 1],
   )
+})
+
+test('messages of any length arrive whole, also those that just fit into a frame or just do not', async () => {
+  const allGather = async (input: Tensor, outputs: readonly Tensor[]) => tidy(() => outputs.forEach((t) => void t.copy_(input))) // biome-ignore format: one line
+  const exchange = new Exchange({ place: { rank: 0, size: 2 }, allGather } as unknown as Link)
+  for (const length of [0, 1, 487, 488, 489, 511, 512, 513, 2000]) {
+    const message = Uint8Array.from({ length }, (_, i) => 1 + (i % 255))
+    const [a, b] = await exchange.all('gather', message)
+    assert.deepEqual([[...a!], [...b!]], [[...message], [...message]], `${length} bytes`)
+  }
+  exchange.dispose()
 })
