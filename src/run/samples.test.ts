@@ -59,6 +59,22 @@ test('samples that were prepared while a step learned are the same as others, an
   )
 })
 
+test('a sample has the mask of the policy before that of the EMA copy, all log-probs added up, and whether it was cut', async () => {
+  const { group } = groupOf('a')
+  const mask = (by: string, counts: string) => ({ kind: 'mask', by, value: { size: [1, 2], counts } })
+  const shown = [mask('record', 'r'), mask('ema', 'e'), mask('policy', 'p')]
+  const samples = [
+    { text: 'x', ids: Int32Array.of(1, 2, 3), logps: Float32Array.of(-0.5, -0.25, -1), finished: false },
+    { text: 'y', ids: Int32Array.of(1), logps: Float32Array.of(-2), finished: true },
+  ]
+  const task = { name: 'loop1', shown: (_: unknown, { text }: Sample) => (text === 'x' ? shown : shown.slice(0, 2)) }
+  const rows = await writeSamples([{ ...group, task, samples } as unknown as Group], 3, runFolder())
+  assert.deepEqual(
+    rows.map(({ made, madeBy, given, logp, length, truncated }) => [made!.counts, madeBy, given!.counts, logp, length, truncated]),
+    [['p', 'policy', 'r', -1.75, 3, true], ['e', 'ema', 'r', -2, 1, undefined]],
+  ) // biome-ignore format: one line
+})
+
 test('what is written, has no replies or finds no room is not prepared', async () => {
   const [folder, full] = [runFolder(), runFolder(0)]
   const [one, other] = [groupOf('a'), groupOf('b')]
