@@ -99,6 +99,19 @@ test('adapters start from the seed: the same one gives the same weights, another
   assert.ok([...first].every(([name, hash]) => other.get(name) !== hash))
 })
 
+test('adapters are off while the reference is in place, and then as they were, also after an error', async () => {
+  const { learner, dispose } = await openRun(config, 1)
+  const adapter = learner.adapter!
+  for (const was of [true, false]) {
+    adapter.enabled = was
+    const during = learner.asReference(() => adapter.enabled)
+    assert.deepEqual([during, adapter.enabled], [false, was])
+    assert.throws(() => learner.asReference(() => assert.fail('an error')), /an error/)
+    assert.equal(adapter.enabled, was)
+  }
+  dispose()
+})
+
 test('a saved run comes back bit for bit: weights, EMA, optimizer and counters', async () => {
   const state: RunState = {
     version: 2,
