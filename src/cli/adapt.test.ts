@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { messageOf } from '../core/index.ts'
-import { openSource } from '../data/index.ts'
+import { makeScenes, openSource } from '../data/index.ts'
 import { encodePng } from '../image/index.ts'
 import { maskToPng } from '../mask/index.ts'
 import { command } from './adapt.ts'
@@ -117,6 +117,24 @@ test('masks without captions are used, and a record whose image is broken is lef
 
   const strict = [...given, '--data.onBadRecord', 'stop', '--output', join(scratch, 'strict')]
   assert.match(adapt('--model', 'assets/miniature', ...strict, ...short).stderr, /^error: .*2\.png: object/m)
+})
+
+test('JSONL lines without captions are used as masks, next to lines with them', async () => {
+  const [folder, output] = [join(scratch, 'lines'), join(scratch, 'from-lines')]
+  await makeScenes({ n: 6, out: folder, format: 'jsonl', seed: 0, size: 112 })
+  const path = join(folder, 'scenes.jsonl')
+  const records = lines(path).map((line, i) => ({ ...line, caption: i < 2 ? line.caption : undefined }))
+  writeFileSync(path, records.map((record) => JSON.stringify(record)).join('\n'))
+  const given = ['--dataPath', path, '--data.evalFraction', '0.5', '--output', output]
+  const done = adapt('--model', 'assets/miniature', ...given, ...short)
+  assert.equal(done.status, 0, done.stderr)
+  assert.doesNotMatch(done.stderr, /left out|unreadable/)
+  const [train, held] = ['train', 'eval'].map((part) => lines(join(output, 'proposals', `${part}.jsonl`)))
+  assert.deepEqual([train!.length, held!.length], [3, 3])
+  for (const { id, caption } of held!) {
+    const said = records.find((record) => record.id === id)!.caption
+    assert.ok(said === undefined ? caption !== '' : caption === said, id)
+  }
 })
 
 test('folders that cannot be used are named before anything is written', async () => {

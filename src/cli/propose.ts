@@ -9,6 +9,7 @@ import {
   makeFolder,
   messageOf,
   namesIn,
+  refuseAt,
   sha256,
   tryJsonObject,
 } from '../core/index.ts'
@@ -40,7 +41,7 @@ export interface ProposedRecords {
   empty: number
   records: number
   heldOut: number
-  /** Held-out records have captions of the model too. */
+  /** Held-out records have captions of the model too, or some of them. */
   withoutCaptions?: boolean
   /** What else a user should know about the records. */
   notes: string[]
@@ -56,10 +57,7 @@ interface ProposedRecord {
   stability?: number
 }
 
-interface SplitRecords {
-  train: ProposedRecord[]
-  eval: ProposedRecord[]
-}
+type SplitRecords = Record<'train' | 'eval', ProposedRecord[]>
 
 const files = (out: string) => ({
   train: join(out, 'train.jsonl'),
@@ -72,12 +70,10 @@ const files = (out: string) => ({
 /** The pictures directly in a folder, by name. */
 export function picturesIn(folder: string): string[] {
   const expected = 'a folder of PNG, JPEG or WebP pictures'
-  const fail = (got: unknown, hint?: string): never => {
-    throw new Mismatch({ where: folder, field: '--images', expected, got, hint })
-  }
-  if (!isFolder(folder)) return fail('not a folder')
+  const fail = (got: string, hint?: string) => refuseAt(folder)('--images', expected, got, hint)
+  if (!isFolder(folder)) fail('not a folder')
   const names = namesIn(folder, /\.(png|jpe?g|webp)$/i)
-  if (names.length === 0) return fail('none', 'pictures in subfolders are not read')
+  if (names.length === 0) fail('none', 'pictures in subfolders are not read')
   return names.map((name) => resolve(folder, name))
 }
 
@@ -139,21 +135,21 @@ async function captionRecords(input: ProposeInput, path: string, port: EnginePor
   }
   for (const split of ['train', 'eval'] as const) {
     for (const i of splitIndices(source, { ...data, evalFraction, split })) {
-      const record = await source.get(i).catch((error) => leaveOut(i, error))
+      const record = await source.get(i, { usesNoCaption: true }).catch((error) => leaveOut(i, error))
       if (!record) continue
       const { id, image, mask, caption } = record
       const [file, rle] = [resolve(input.out, `${i}.png`), encodeRle(mask)]
       atomicWrite(file, await encodePng(image))
-      if (split === 'eval') heldOut.set(file, source.withoutCaptions ? [] : [{ id, image: file, mask: rle, caption }])
-      if (split === 'train' || source.withoutCaptions) masks.set(file, [{ id, mask, rle }])
+      if (split === 'eval') heldOut.set(file, caption === '' ? [] : [{ id, image: file, mask: rle, caption }])
+      if (split === 'train' || caption === '') masks.set(file, [{ id, mask, rle }])
     }
   }
   await source.close()
   const written = await captionAll(input, masks, port)
   const [train, others] = [false, true].map((isOther) => written.filter((r) => heldOut.has(r.image) === isOther))
   const split = { train: train!, eval: [...[...heldOut.values()].flat(), ...others!] }
-  const { length: pictures, withoutCaptions = false } = source
-  return await write(input, split, { pictures, unreadable, empty: 0, withoutCaptions })
+  const counts = { pictures: source.length, unreadable, empty: 0, withoutCaptions: others!.length > 0 }
+  return await write(input, split, counts)
 }
 
 /** A page of the pictures with their masks and captions, held-out ones included. */

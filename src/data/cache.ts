@@ -58,9 +58,8 @@ function readStored<T>(path: string): Stored<T> | null {
 }
 
 /** Numbers of an index as text: 8 bytes each, exact to 2^53. */
-export function packNumbers(values: Float64Array): string {
-  return Buffer.from(values.buffer, values.byteOffset, values.byteLength).toString('base64')
-}
+export const packNumbers = (values: Iterable<number>): string =>
+  Buffer.from(Float64Array.from(values).buffer).toString('base64')
 
 export function unpackNumbers(text: string): Float64Array {
   const bytes = Buffer.from(text, 'base64')

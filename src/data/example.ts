@@ -88,6 +88,8 @@ export interface RecordRules {
 export interface RegionOptions {
   /** false leaves the image bytes on disk. */
   image?: boolean
+  /** A record without a caption is read too, with an empty one. */
+  usesNoCaption?: boolean
 }
 
 /** A set of records with random access. Only the index is in memory. */

@@ -286,7 +286,7 @@ class StreamLoader implements Loader {
     const record = order[position * this.#rank.world + this.#rank.rank]!
     const last = position + 1 === this.epochLength
     this.#cursor = last ? { epoch: epoch + 1, position: 0 } : { epoch, position: position + 1 }
-    const region = this.#source.region(record).then((r) => {
+    const region = this.#source.region(record, this.#rules).then((r) => {
       checkRegion(r, this.#rules)
       return r
     })
@@ -330,7 +330,7 @@ class StreamLoader implements Loader {
 /** Throws if records without captions belong to a task that reads them. */
 export function requireCaptions({ name: where, withoutCaptions }: Source, { usesNoCaption }: RecordRules): void {
   if (!withoutCaptions || usesNoCaption) return
-  const hint = 'write captions.tsv next to images/: IMAGE<tab>OBJECT<tab>CAPTION, one line per object'
+  const hint = 'JSONL: add `caption` to each line; images/: write captions.tsv, IMAGE<tab>OBJECT<tab>CAPTION on a line'
   const expected = 'one for each object: this task reads them'
   throw new Mismatch({ where, field: 'captions', expected, got: 'none', hint })
 }

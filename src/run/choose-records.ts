@@ -11,7 +11,7 @@ export async function chooseRecords(source: Source, part: Uint32Array, chooser: 
     const seen = await lookAtAll(source, part, chooser)
     const width = seen.find((row) => row !== null)?.length ?? 0
     const flat = seen.flatMap((row) => row ?? Array<number>(width).fill(Number.NaN))
-    return { width, numbers: packNumbers(Float64Array.from(flat)) }
+    return { width, numbers: packNumbers(flat) }
   })
   const numbers = unpackNumbers(kept.numbers)
   const rows = Array.from(part, (_, i) => {

@@ -72,7 +72,7 @@ export class AnnotationIndexer {
   }
 
   index(): AnnotationIndex {
-    const places = packNumbers(Float64Array.from(this.#places))
+    const places = packNumbers(this.#places)
     return { ids: this.#ids, captions: this.#captions, images: this.#names, places }
   }
 }

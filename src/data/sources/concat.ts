@@ -25,6 +25,7 @@ export function concatSources(
     schema: parts.flatMap((p) => (parts.length > 1 ? p.schema.map((line) => `${p.name}: ${line}`) : p.schema)),
     warnings: [...parts.flatMap((p) => p.warnings ?? []), ...broken.map((b) => `skipped: ${b.message}`)],
     leftOut,
+    withoutCaptions: parts.every((part) => part.withoutCaptions),
     broken: [...parts.flatMap((p) => p.broken ?? []), ...broken],
     id: (index) => {
       const [part, at] = find(index)

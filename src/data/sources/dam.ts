@@ -67,7 +67,7 @@ async function indexAnnotations(path: string, pool: FilePool): Promise<SampleInd
     keys.push(key ?? String(keys.length))
     samples.push(offset, length, regionsOf(value).length)
   }
-  return { keys, samples: packNumbers(Float64Array.from(samples)) }
+  return { keys, samples: packNumbers(samples) }
 }
 
 const parse = (bytes: Buffer, where: string) => parseJson(bytes.toString('utf8'), where, 'JSON')

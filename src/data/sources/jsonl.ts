@@ -1,4 +1,4 @@
-// Our own JSONL: {"id", "image": path, "mask": RLE | {"polygons"} | path of a PNG, "caption" or "query", "category"?, ...}, a record
+// Our own JSONL: {"id", "image": path, "mask": RLE | {"polygons"} | path of a PNG, "caption" or "query"?, "category"?, ...}, a record
 // a line, paths relative to the file.
 import { createReadStream } from 'node:fs'
 import { basename, dirname, isAbsolute, join } from 'node:path'
@@ -28,6 +28,8 @@ interface LineIndex {
   lines: string
   /** Records whose id another record had before. */
   duplicates: number[]
+  /** Records that have a caption. */
+  captions: number
 }
 
 /** Both skip a byte order mark. */
@@ -82,11 +84,7 @@ async function* pieces(path: string): AsyncGenerator<Buffer> {
   }
 }
 
-/** The id in a line; a line that cannot be read gets its number, and is rejected when it is used. */
-function statedId(bytes: Buffer | null): string | null {
-  const id = bytes && tryJsonObject(readable.decode(bytes))?.id
-  return typeof id === 'string' || typeof id === 'number' ? String(id) : null
-}
+const captionOf = (line: JsonObject) => line['caption'] ?? line['query'] ?? null
 
 async function buildIndex(path: string, name: string): Promise<LineIndex> {
   const spans: number[] = []
@@ -94,18 +92,21 @@ async function buildIndex(path: string, name: string): Promise<LineIndex> {
   const ids: string[] = []
   const duplicates: number[] = []
   const seen = new Set<string>()
-  let line = 0
+  let [line, captions] = [0, 0]
   for await (const { offset, length, bytes } of lineSpans(path)) {
     line++
     if (bytes?.toString('latin1').trim() === '') continue
-    const id = statedId(bytes) ?? `${name}/${line}`
+    const record = bytes && tryJsonObject(readable.decode(bytes))
+    if (!record || captionOf(record) !== null) captions++ // a line that cannot be read is rejected when it is used
+    const stated = record?.id
+    const id = typeof stated === 'string' || typeof stated === 'number' ? String(stated) : `${name}/${line}`
     if (seen.has(id)) duplicates.push(ids.length)
     seen.add(id)
     ids.push(id)
     spans.push(offset, length)
     lines.push(line)
   }
-  return { spans: packNumbers(Float64Array.from(spans)), ids, lines: packNumbers(Float64Array.from(lines)), duplicates }
+  return { spans: packNumbers(spans), ids, lines: packNumbers(lines), duplicates, captions }
 }
 
 function parseLine(bytes: Buffer, where: string): JsonObject {
@@ -162,19 +163,20 @@ async function readMaskFile(path: string, folder: string, where: string): Promis
   }
 }
 
-async function toRegion(line: JsonObject, id: string, folder: string, where: string): Promise<Region> {
-  const { image, mask, caption = line['query'], category, size, id: _, ...meta } = line
+async function toRegion(line: JsonObject, id: string, folder: string, where: string, usesNoCaption = false) {
+  const { image, mask, caption: _caption, category, size, id: _, ...meta } = line
+  const caption = captionOf(line)
   if (typeof image !== 'string' || image === '') {
     throw new BadRecord('image-missing', { where, field: 'image', expected: 'a path', got: image ?? null })
   }
-  if (typeof caption !== 'string') {
-    throw new BadRecord('empty-caption', { where, field: 'caption', expected: 'text', got: caption ?? null })
+  if (typeof caption !== 'string' && !(usesNoCaption && caption === null)) {
+    throw new BadRecord('empty-caption', { where, field: 'caption', expected: 'text', got: caption })
   }
   return {
     id,
     where,
     image: { path: isAbsolute(image) ? image : join(folder, image) },
-    caption: nonEmpty(caption, where, 'caption'),
+    caption: caption === null ? '' : nonEmpty(caption, where, 'caption'),
     mask: await userMask(mask, size, folder, where),
     ...withCategory(category),
     meta,
@@ -187,7 +189,7 @@ export async function openJsonl(path: string, pool: FilePool): Promise<RecordSou
   const { size } = regularFile(path)
   pool.watch(path)
   refuseFailedDownload(await pool.read(path, 0, Math.min(512, size)), path, 'a JSON object a line')
-  const stored = await cachedIndex({ kind: 'jsonl-3', files: [path], settings: name }, () => buildIndex(path, name))
+  const stored = await cachedIndex({ kind: 'jsonl-4', files: [path], settings: name }, () => buildIndex(path, name))
   const spans = unpackNumbers(stored.spans)
   const lines = unpackNumbers(stored.lines)
   const ids = new PackedStrings(stored.ids)
@@ -204,7 +206,8 @@ export async function openJsonl(path: string, pool: FilePool): Promise<RecordSou
       const got = `${length} bytes`
       throw new BadRecord('bad-record', { where, expected: `a line of at most ${maxLine} bytes`, got })
     }
-    const found = await toRegion(parseLine(await pool.read(path, offset, length), where), id, folder, where)
+    const line = parseLine(await pool.read(path, offset, length), where)
+    const found = await toRegion(line, id, folder, where, options?.usesNoCaption)
     return options?.image === false ? { ...found, image: null } : found
   }
   return {
@@ -212,7 +215,8 @@ export async function openJsonl(path: string, pool: FilePool): Promise<RecordSou
     format: 'JSONL of paths',
     length: ids.length,
     fingerprint: sha256(JSON.stringify([name, size, ids.length])),
-    schema: ['id, image (path), mask (RLE, polygons or PNG path), caption or query, category?'],
+    schema: ['id, image (path), mask (RLE, polygons or PNG path), caption or query?, category?'],
+    withoutCaptions: stored.captions === 0,
     warnings: duplicates.size > 0 ? [`${path}: ${duplicates.size} records repeat an id and will be rejected`] : [],
     id: (index) => ids.at(index),
     region,

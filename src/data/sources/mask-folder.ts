@@ -49,7 +49,7 @@ async function buildIndex(masks: readonly string[]): Promise<ObjectIndex> {
     if (found.length === 0) empty++
     for (const object of found) if (!border || object !== vocBorder) objects.push(i, object)
   }
-  return { objects: packNumbers(Float64Array.from(objects)), empty, bordered }
+  return { objects: packNumbers(objects), empty, bordered }
 }
 
 /** Captions by image and object, `image/` alone for an image with one object; null: there is no file. */

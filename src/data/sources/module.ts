@@ -1,5 +1,5 @@
 // A custom source: a module that exports `source`, which reads one record at a time.
-import { hashFile, loadExport, Mismatch, sha256 } from '../../core/index.ts'
+import { hashFile, loadExport, Mismatch, type Refuse, refuseAt, sha256 } from '../../core/index.ts'
 import { BadRecord, type RecordSource, type Region } from '../example.ts'
 
 /** What such a module must export; the rest of a source has defaults. */
@@ -26,9 +26,7 @@ export async function openModuleSource(path: string): Promise<RecordSource> {
 }
 
 function checkSource(where: string, source: Partial<SourceModule>): void {
-  const refuse = (field: string, expected: string, got: unknown) => {
-    throw new Mismatch({ where, field: `source.${field}`, expected, got, hint })
-  }
+  const refuse: Refuse = (field, expected, got) => refuseAt(where)(`source.${field}`, expected, got, hint)
   if (typeof source.name !== 'string') refuse('name', 'a text', source.name)
   if (!Number.isSafeInteger(source.length) || source.length! < 0) refuse('length', 'a number of records', source.length)
   for (const field of ['id', 'region'] as const)

@@ -43,7 +43,7 @@ export function sourceOf(records: RecordSource, options: DataOptions): Source {
   const { splitBy } = DataConfig.parse(options)
   const { warnings, ...ids } = recordIds(records, { splitBy })
   const region: Source['region'] = async (index, options) => {
-    const found = await records.region(index, options)
+    const found = await records.region(index, { usesNoCaption: records.withoutCaptions, ...options })
     return splitBy === 'place' ? found : { ...found, id: ids.id(index) }
   }
   return {
@@ -53,7 +53,7 @@ export function sourceOf(records: RecordSource, options: DataOptions): Source {
     broken: records.broken ?? [],
     ...ids,
     region,
-    get: async (index, rules) => await toExample(await region(index), undefined, rules),
+    get: async (index, rules) => await toExample(await region(index, rules), undefined, rules),
     close: async () => await records.close?.(),
   }
 }

@@ -37,7 +37,7 @@ async function buildIndex(file: string, pool: FilePool): Promise<string> {
     const fields = parseObject(await pool.read(file, offset, length), `${file}: entry ${entries.length / 3}`)
     entries.push(offset, length, recordsOf(fields))
   }
-  return packNumbers(Float64Array.from(entries))
+  return packNumbers(entries)
 }
 
 /** The polygons or runs of one object; a bare polygon is a list of one. */

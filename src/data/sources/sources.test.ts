@@ -17,6 +17,7 @@ import { maskArea, maskBox } from '../../mask/index.ts'
 import { writeGarArrow } from '../arrow/write.ts'
 import type { DataOptions } from '../config.ts'
 import { BadRecord, type Source } from '../example.ts'
+import { openLoader } from '../loader.ts'
 import { openSource } from './open.ts'
 
 const root = testFolder()
@@ -279,6 +280,36 @@ test('JSONL: runs, polygons and PNG masks, paths relative to the file', async ()
     assert.equal(source.id(1), 'b')
     const first = await source.get(0)
     assert.deepEqual([first.category, first.meta], [['thing'], { difficulty: 3 }])
+  })
+})
+
+test('JSONL without captions is read as masks; lines without one next to others only by who needs none', async () => {
+  const folder = join(root, 'uncaptioned')
+  mkdirSync(folder)
+  writeFileSync(join(folder, 'a.png'), await grey(24, 16))
+  const write = (name: string, ...captions: object[]) => {
+    const mask = boxRle(24, 16, 1, 2, 5, 6)
+    const lines = captions.map((caption, i) => JSON.stringify({ id: `${name}${i}`, image: 'a.png', mask, ...caption }))
+    writeFileSync(join(folder, `${name}.jsonl`), lines.join('\n'))
+  }
+  const bare = ' [1,2,4,4] 24x16'
+  const refused = /uncaptioned: captions: expected one for each object.*JSONL: add `caption` to each line/s
+  write('one', {}, { caption: null })
+  write('two', {})
+  await opened(folder, {}, async (source) => {
+    assert.deepEqual(await summary(source), [bare, bare, bare])
+    assert.throws(() => openLoader(source, { workers: 0 }), refused)
+  })
+  write('two', {}, { query: 'a cup' }, { caption: '' })
+  await opened(folder, {}, async (source) => {
+    const missing = 'empty-caption'
+    assert.deepEqual(await summary(source), [missing, missing, missing, `a cup${bare}`, missing])
+    const settings = { workers: 0, shuffle: false, maxRejectFraction: 1 }
+    const loader = openLoader(source, settings, undefined, null, { usesNoCaption: true })
+    const captions: string[] = []
+    for await (const { caption } of loader) captions.push(caption)
+    assert.deepEqual([captions, loader.rejects], [['', '', '', 'a cup'], { 'empty-caption': 1 }])
+    await loader.close()
   })
 })
 
