@@ -1,5 +1,6 @@
 // README.md of an exported model in the hub's form: a head of YAML, then what one wants to know before loading it.
 import { stringify } from 'yaml'
+import { counted } from '../core/index.ts'
 import { apartFrom, type Interval, smallSampleNote } from '../tracking/index.ts'
 import { digits } from './markup/evaluations.ts'
 
@@ -127,7 +128,7 @@ export function modelCard(card: ModelCard): string {
     ...of(data.heldOut, 'held out'),
     ...of(data.evaluated, data.heldOut ? 'of them evaluated' : 'evaluated'),
   ]
-  const steps = card.steps === undefined ? '' : ` in ${card.steps} steps`
+  const steps = card.steps === undefined ? '' : ` in ${counted(card.steps, 'step')}`
   const sections: string[][] = [
     [head(card)],
     [`# ${plain(card.name)}`],
