@@ -27,9 +27,15 @@ before(async () => {
 const miniatures = ['--model', 'assets/miniature', '--sam', 'assets/points-miniature/sam2']
 const short = ['--maxSteps', '1', '--batchSize', '1', '--rl.numGenerations', '2', '--threads', '1']
 
-function adapt(...args: string[]) {
+const adapt = (...args: string[]) => adaptIn(root, ...args)
+
+function adaptIn(cwd: string, ...args: string[]) {
   const env = { ...process.env, COLUMNS: '200' }
-  return spawnSync(process.execPath, ['bin/roundtrip.mjs', 'adapt', ...args], { cwd: root, encoding: 'utf8', env })
+  return spawnSync(process.execPath, [join(root, 'bin/roundtrip.mjs'), 'adapt', ...args], {
+    cwd,
+    encoding: 'utf8',
+    env,
+  })
 }
 
 interface Line {
@@ -119,7 +125,7 @@ test('masks without captions are used, and a record whose image is broken is lef
   assert.match(adapt('--model', 'assets/miniature', ...strict, ...short).stderr, /^error: .*2\.png: object/m)
 })
 
-test('JSONL lines without captions are used as masks, next to lines with them', async () => {
+test('JSONL lines without captions are used as masks, also by the same command from another folder', async () => {
   const [folder, output] = [join(scratch, 'lines'), join(scratch, 'from-lines')]
   await makeScenes({ n: 6, out: folder, format: 'jsonl', seed: 0, size: 112 })
   const path = join(folder, 'scenes.jsonl')
@@ -135,6 +141,11 @@ test('JSONL lines without captions are used as masks, next to lines with them', 
     const said = records.find((record) => record.id === id)!.caption
     assert.ok(said === undefined ? caption !== '' : caption === said, id)
   }
+
+  const near = ['--dataPath', 'scenes.jsonl', '--data.evalFraction', '0.5', '--output', '../from-lines'] // from its folder
+  const again = adaptIn(folder, '--model', join(root, 'assets/miniature'), ...near, ...short)
+  assert.equal(again.status, 0, again.stderr)
+  assert.match(again.stderr, /shown on \.\.\/from-lines\/proposals\/train\.html/)
 })
 
 test('folders that cannot be used are named before anything is written', async () => {

@@ -1,5 +1,5 @@
 // Records without captions: masks of a data set, or proposed by a segmenter; captions written by the model that will train on them.
-import { appendFileSync, existsSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { appendFileSync, existsSync, readFileSync, realpathSync, rmSync, statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
 import {
   atomicWrite,
@@ -77,21 +77,24 @@ export function picturesIn(folder: string): string[] {
   return names.map((name) => resolve(folder, name))
 }
 
-/** What the records depend on: a changed folder needs a new run. The model counts by its files, not by its path. */
-async function identity({ config: { model, maxTiles, data }, records, sam, images }: ProposeInput): Promise<string> {
-  const { modelFileHashes, weightHashes } = await import('../run/index.ts')
+/** What the records depend on: the model's files, real paths of the rest. The second one, of 0.2.0, has the paths as typed. */
+async function identities({ config, records, sam, images }: ProposeInput): Promise<string[]> {
+  const { model, maxTiles, data } = config
+  const { modelFileHashes, weightHashes, withPaths } = await import('../run/index.ts')
   const from = [weightHashes(model), modelFileHashes(model)]
-  if (records !== null) return sha256(JSON.stringify([...from, maxTiles, records, data]))
-  const pictures = picturesIn(images).map((path) => [basename(path), statSync(path).size])
-  return sha256(JSON.stringify([...from, sam, maxTiles, pictures]))
+  const pictures = records === null && picturesIn(images).map((path) => [basename(path), statSync(path).size])
+  const typed = { dataPath: records ?? '', data, points: { sam } }
+  return [withPaths(typed, [process.cwd()], realpathSync) as typeof typed, typed].map(({ dataPath, data, points }) =>
+    sha256(JSON.stringify([...from, ...(pictures ? [points.sam, maxTiles, pictures] : [maxTiles, dataPath, data])])),
+  )
 }
 
 /** Records of an earlier start with the same pictures, model and segmenter; null if there are none. */
 export async function earlierProposals(input: ProposeInput): Promise<ProposedRecords | null> {
-  const { summary } = files(input.out)
+  const { summary, train, eval: heldOut } = files(input.out)
   if (!existsSync(summary)) return null
   const { key, found } = JSON.parse(readFileSync(summary, 'utf8')) as { key: string; found: ProposedRecords }
-  if (key === (await identity(input))) return found
+  if ((await identities(input)).includes(key)) return { ...found, train, eval: heldOut }
   const hint = 'choose another --output, or the pictures, model and segmenter of this run'
   throw new Mismatch({ where: input.out, expected: 'the records of this command', got: 'those of other inputs', hint })
 }
@@ -108,12 +111,8 @@ export async function proposeWork(input: ProposeInput, port: EnginePort): Promis
   }
   const records = await captionAll(input, masks, port)
   const empty = [...masks.values()].filter((m) => m.length === 0).length
-  return await write(input, splitRecords(records), {
-    pictures: pictures.length,
-    unreadable,
-    empty,
-    withoutCaptions: true,
-  })
+  const counts = { pictures: pictures.length, unreadable, empty, withoutCaptions: true }
+  return await write(input, splitRecords(records), counts)
 }
 
 /** Records to train on get the model's captions; held-out ones keep theirs, to measure with, if they have any. */
@@ -283,7 +282,7 @@ async function write(
   atomicWrite(train, lines(split.train))
   atomicWrite(heldOut, lines(split.eval))
   await writePreview(found, input.out)
-  atomicWrite(summary, `${JSON.stringify({ key: await identity(input), found }, null, 2)}\n`) // last: the others are complete
+  atomicWrite(summary, `${JSON.stringify({ key: (await identities(input))[0], found }, null, 2)}\n`) // last: the others are complete
   rmSync(masks, { force: true })
   return found
 }
