@@ -68,6 +68,11 @@ test('a file that is replaced is the old one until the new one is whole; a faile
     throw failed('ENOSPC')
   }
   assert.throws(() => replaceFile(path, broken), /a\.txt: expected a disk with room, got the disk is full/)
+  const readOnly = () => replaceFile(path, () => assert.fail(failed('EROFS')))
+  assert.throws(
+    readOnly,
+    /expected a disk that can be written, got the disk can only be read now.*\. repair it, then start/,
+  )
   assert.deepEqual([readFileSync(path, 'utf8'), readdirSync(folder)], ['old', ['a.txt']])
   atomicWrite(path, 'new')
   assert.deepEqual([readFileSync(path, 'utf8'), readdirSync(folder)], ['new', ['a.txt']])

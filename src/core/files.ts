@@ -96,9 +96,9 @@ const noEntry: Readonly<Record<string, string>> = {
 /** The error of a write: of a full or failing disk, or of a folder. Gets the file and what to do; its code stays. */
 export function namesFile(path: string, error: unknown, kind: 'file' | 'folder' = 'file'): unknown {
   if (!(error instanceof Error)) return error
-  const [trouble, refusal] = [diskTrouble(error), inWordsOf(error, noEntry)]
+  const [trouble, refusal, isFull] = [diskTrouble(error), inWordsOf(error, noEntry), lackOfRoom(error) !== null]
   if (trouble !== null)
-    error.message = `${path}: expected a disk with room, got ${trouble}. make room, then start the same command again`
+    error.message = `${path}: expected a disk ${isFull ? 'with room' : 'that can be written'}, got ${trouble}. ${isFull ? 'make room' : 'repair it'}, then start the same command again`
   else if (refusal !== null) error.message = `${path}: expected a ${kind} that can be written, got ${refusal}`
   return error
 }
