@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -84,6 +85,32 @@ test('pictures without annotations become a trained model, and the same command 
 
   writeFileSync(join(output, 'model/config.json'), '{}')
   assert.match(adapt(...words).stderr, /^error: .*model: expected a folder without a model, got config\.json/m)
+})
+
+test('a signal while masks are proposed, or while a model is exported, is answered with what is kept', async () => {
+  const interrupted = async (sign: string, ...words: string[]) => {
+    const child = spawn(process.execPath, [join(root, 'bin/roundtrip.mjs'), ...words], { cwd: root })
+    let printed = ''
+    child.stderr.on('data', (piece: Buffer) => {
+      if (!printed.includes(sign) && `${printed}${piece}`.includes(sign)) child.kill('SIGINT')
+      printed += piece
+    })
+    const [, signal] = await once(child, 'close')
+    return [signal, printed.trim().split('\n').at(-1)]
+  }
+  const proposed = ['adapt', ...miniatures, '--images', pictures, '--output', join(scratch, 'cut'), ...short]
+  assert.deepEqual(await interrupted('picture 1 of 6', ...proposed), [
+    'SIGINT',
+    'SIGINT: proposed masks are kept; the same command continues',
+  ])
+  assert.ok(existsSync(join(scratch, 'cut/proposals/masks.jsonl')))
+  const out = join(scratch, 'cut-model')
+  const from = ['--checkpoint', join(scratch, 'run'), '--out', out]
+  assert.deepEqual(await interrupted('merged', 'export', '--model', 'assets/miniature', ...from), [
+    'SIGINT',
+    'SIGINT: no model was written; the same command continues',
+  ])
+  assert.ok(!existsSync(out))
 })
 
 test('records with masks are trained on with captions of the model and measured with their own', async () => {

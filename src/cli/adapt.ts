@@ -85,11 +85,10 @@ function stampOf(folder: string): string {
 }
 
 async function propose(input: ProposeInput): Promise<ProposedRecords> {
-  const about = input.records ?? `${counted(picturesIn(input.images).length, 'picture')}: proposing masks`
   const earlier = await earlierProposals(input)
   if (earlier) return earlier
-  log.info(about)
-  return inEngine<ProposedRecords>(import.meta.url, 'proposeWork', input)
+  log.info(input.records ?? `${counted(picturesIn(input.images).length, 'picture')}: proposing masks`)
+  return inEngine<ProposedRecords>(import.meta.url, 'proposeWork', input, 'proposed masks are kept')
 }
 
 /** What the command decided in the user's place. */

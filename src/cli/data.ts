@@ -88,8 +88,7 @@ async function preview(path: string, flags: SourceFlags & { out: string; n: numb
   const { previewPage } = await import('../dashboard/index.ts')
   const source = await open(path, flags)
   try {
-    const end = Math.min(source.length, flags.start + flags.n)
-    const indices = Array.from({ length: Math.max(0, end - flags.start) }, (_, i) => flags.start + i)
+    const indices = Array.from({ length: flags.n }, (_, i) => flags.start + i).filter((i) => i < source.length)
     atomicWrite(flags.out, await previewPage(source, indices))
     process.stdout.write(`${flags.out}\n`)
   } finally {

@@ -43,7 +43,7 @@ export async function exportModel(options: Options, replaces = false): Promise<S
 
 /** Weights, the source's other files and, of a run, the model card; returns the names of weights and model card. */
 async function exportInto(out: string, options: Options): Promise<Set<string>> {
-  const files = await inEngine<string[]>(import.meta.url, 'exportWork', { ...options, out })
+  const files = await inEngine<string[]>(import.meta.url, 'exportWork', { ...options, out }, 'no model was written')
   const from = options.checkpoint === undefined ? null : runOfCheckpoint(options.checkpoint)
   const facts = { out, name: basename(resolve(options.out)), source: options.model, ema: options.ema }
   return new Set([...files, ...(from ? await writeExportedCard({ ...facts, ...from }) : [])])

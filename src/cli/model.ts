@@ -88,10 +88,15 @@ export function modelCommand(name: string, description: string, { model = 'requi
 }
 
 /** Runs an exported function of a module in the engine thread; its messages are logged. */
-export async function inEngine<T>(module: string, work: string, input: object): Promise<T> {
+export async function inEngine<T>(module: string, work: string, input: object, stopped?: string): Promise<T> {
   const { runInEngineThread } = await import('../engine/index.ts')
   const onMessage = (text: unknown) => log.info(String(text))
-  return (await runInEngineThread(module, work, input, { onMessage })) as T
+  const stop = () => {
+    if (stopped !== undefined) log.info(`SIGINT: ${stopped}; the same command continues`)
+    process.kill(process.pid, 'SIGINT') // ends the process: this handler is removed
+  }
+  process.once('SIGINT', stop)
+  return (await runInEngineThread(module, work, input, { onMessage }).finally(() => process.off('SIGINT', stop))) as T
 }
 
 /** In the engine thread. `report` gets lines for people. */

@@ -157,8 +157,7 @@ async function writePreview(found: ProposedRecords, out: string): Promise<void> 
   const { previewPage } = await import('../dashboard/index.ts')
   const write = async (path: string, page: string) => {
     const source = await openSource(path)
-    const shown = Array.from({ length: Math.min(48, source.length) }, (_, i) => i)
-    atomicWrite(join(out, page), await previewPage(source, shown))
+    atomicWrite(join(out, page), await previewPage(source, [...Array(Math.min(48, source.length)).keys()]))
     await source.close()
   }
   await Promise.all([write(found.train, 'train.html'), write(found.eval, 'eval.html')])
@@ -230,10 +229,8 @@ async function captionAll(
     })
     const captions = tidyNoGrad(() => {
       const features = family.encode([input])[0]!
-      return ownCaptions(
-        { family, config },
-        examples.map((example) => ({ id: example.id, features, example })),
-      )
+      const asked = examples.map((example) => ({ id: example.id, features, example }))
+      return ownCaptions({ family, config }, asked)
     })
     proposals.forEach(({ mask: _, rle, ...rest }, i) => {
       const [caption, { id }] = [captions[i]!, examples[i]!]
