@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs'
 import { basename, dirname, isAbsolute, join, resolve } from 'node:path'
 import { parse } from 'yaml'
 import { newestValid } from '../checkpoint/index.ts'
-import { atomicWrite, readJsonObject, readTextFile } from '../core/index.ts'
+import { atomicWrite, readJsonObject, readTextFile, shellWord } from '../core/index.ts'
 import { cardOfRun, cardPicture, type ModelCard, modelCard } from '../dashboard/index.ts'
 import { readRun, runFiles } from '../tracking/index.ts'
 
@@ -84,7 +84,7 @@ function loadingOf(out: string, name: string): ModelCard['loading'] {
   const { auto_map, model_type } = configOf(out)
   const asked =
     model_type === 'sa2va_chat' ? 'segment "the red cup" --image photo.png --out mask.png' : 'eval --data PATH'
-  const ours = { title: 'With roundtrip', language: 'sh', code: `npx roundtrip-rl ${asked} --model ${name}` }
+  const ours = { title: 'With roundtrip', language: 'sh', code: `npx roundtrip-rl ${asked} --model ${shellWord(name)}` }
   const python = (title: string, loader: string, trusted: string) => ({
     title,
     language: 'python',

@@ -178,6 +178,9 @@ export const diskTrouble = (error: unknown): string | null => inWordsOf(error, {
 /** `1 record`, `2 records`. */
 export const counted = (n: number, noun: string): string => `${n} ${noun}${n === 1 ? '' : 's'}`
 
+/** As one word of a shell. */
+export const shellWord = (text: string) => (/^[\w./:,=%-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`)
+
 export function humanBytes(n: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
   let unit = 0

@@ -60,6 +60,7 @@ test('a model card has metrics before and after with intervals, data, recipe, ve
   assert.match(text, /plain: 10 records, 4 held out\./)
   assert.match(text, /!\[plain\]\(round%20trip\.png\)/)
   assert.match(text, /roundtrip train plain/)
+  assert.match(modelCard(card("a b's")), /^roundtrip train 'a b'\\''s'$/m)
   assert.match(text, /GRPO in 12 steps/)
   assert.match(modelCard({ ...card('plain'), steps: 1 }), /GRPO in 1 step\b/)
 })

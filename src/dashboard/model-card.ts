@@ -1,6 +1,6 @@
 // README.md of an exported model in the hub's form: a head of YAML, then what one wants to know before loading it.
 import { stringify } from 'yaml'
-import { counted } from '../core/index.ts'
+import { counted, shellWord } from '../core/index.ts'
 import { apartFrom, type Interval, smallSampleNote } from '../tracking/index.ts'
 import { digits } from './markup/evaluations.ts'
 
@@ -138,7 +138,7 @@ export function modelCard(card: ModelCard): string {
     ['## Data', '', `${plain(data.name)}${counts.length > 0 ? `: ${counts.join(', ')}` : ''}.`],
     ['## Recipe', '', ...table(card.recipe)],
     card.command && card.command.length > 0
-      ? ['## Command', '', fenced(['roundtrip', ...card.command].join(' '), 'sh')]
+      ? ['## Command', '', fenced(['roundtrip', ...card.command].map(shellWord).join(' '), 'sh')]
       : [],
     [
       '## Loading',

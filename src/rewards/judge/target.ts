@@ -1,6 +1,6 @@
 // The judge that a run asks: whether there is one, which host gets the captions, and which variable holds the key. Everything that
 // needs one of these answers takes it from here.
-import { Mismatch, refuseAt } from '../../core/index.ts'
+import { Mismatch, refuseAt, shellWord } from '../../core/index.ts'
 import { JudgeConfig, JudgeUrl } from '../config.ts'
 
 export interface JudgeTarget {
@@ -66,9 +66,6 @@ export function describeJudge(target: JudgeTarget | null): string {
 const [urlSetting, keySetting] = ['rewards.judge.baseUrl', 'rewards.judge.apiKeyEnv'] as const
 const usualVariable = JudgeConfig.parse({}).apiKeyEnv
 
-/** As one word of a shell: the value comes from a file that somebody else may have written. */
-const shellWord = (text: string) => (/^[\w./:%-]+$/.test(text) ? text : `'${text.replaceAll("'", '%27')}'`)
-
 /**
  * Rejects a judge whose host or key was chosen by a file. Flags, environment variables and code are the user's own word; a recipe
  * is not, because somebody else may have written it. `fromFiles`: paths of the settings that only a file sets.
@@ -81,7 +78,7 @@ export function requireOwnWord(target: JudgeTarget, fromFiles: ReadonlySet<strin
     { path: keySetting, value: keyVariable, applies: keyVariable !== usualVariable },
   ].filter(({ path, applies }) => applies && fromFiles.has(path))
   if (chosen.length === 0) return
-  const flags = chosen.map(({ path, value }) => `--${path} ${shellWord(value)}`).join(' ')
+  const flags = chosen.map(({ path, value }) => `--${path} ${shellWord(value.replaceAll("'", '%27'))}`).join(' ')
   const got = `a file that sends the key in ${keyVariable} to ${host}`
   const hint = `If that is right, add ${flags}; for a judge without a key, unset ${keyVariable}`
   refuseAt('recipe')(chosen[0]!.path, 'a flag that names who gets your key', got, hint)
