@@ -88,7 +88,8 @@ async function preview(path: string, flags: SourceFlags & { out: string; n: numb
   const { previewPage } = await import('../dashboard/index.ts')
   const source = await open(path, flags)
   try {
-    const indices = Array.from({ length: flags.n }, (_, i) => flags.start + i).filter((i) => i < source.length)
+    const length = Math.max(0, Math.min(flags.n, source.length - flags.start))
+    const indices = Array.from({ length }, (_, i) => flags.start + i)
     atomicWrite(flags.out, await previewPage(source, indices))
     process.stdout.write(`${flags.out}\n`)
   } finally {
