@@ -64,7 +64,7 @@ test('two at once write two files, and a third sees both', () => {
 test('a killed process leaves its lines and its lock, and both are taken over', () => {
   const dir = folder()
   const script = `
-    const { JudgeCache } = await import(${JSON.stringify(new URL('./cache.ts', import.meta.url).href)})
+    const { JudgeCache } = await import(${JSON.stringify(import.meta.url.replace('.test', ''))})
     const cache = new JudgeCache(${JSON.stringify(dir)})
     for (let i = 0; i < 1000; i++) cache.set('k' + i, i, 'm')
     process.kill(process.pid, 'SIGKILL')`
@@ -81,7 +81,7 @@ test('a killed process leaves its lines and its lock, and both are taken over', 
 test('a disk that is full costs what could not be written, and nothing else', () => {
   const dir = folder()
   const script = `
-    const { JudgeCache } = await import(${JSON.stringify(new URL('./cache.ts', import.meta.url).href)})
+    const { JudgeCache } = await import(${JSON.stringify(import.meta.url.replace('.test', ''))})
     const cache = new JudgeCache(${JSON.stringify(dir)})
     for (let i = 0; i < 3000; i++) cache.set('k' + i, i, 'm'.repeat(100))
     process.stdout.write(JSON.stringify([cache.unwritten, cache.get('k2999')]))
@@ -104,7 +104,7 @@ test('an answer that is written after half a line is found again', () => {
   const dir = folder()
   const script = `
     const { readFileSync, truncateSync } = await import('node:fs')
-    const { JudgeCache } = await import(${JSON.stringify(new URL('./cache.ts', import.meta.url).href)})
+    const { JudgeCache } = await import(${JSON.stringify(import.meta.url.replace('.test', ''))})
     const cache = new JudgeCache(${JSON.stringify(dir)})
     for (let i = 0; cache.unwritten === 0; i++) cache.set('k' + i, i, 'm'.repeat(100))
     const file = ${JSON.stringify(join(dir, 'judge-0.jsonl'))}
