@@ -38,4 +38,6 @@ test('JSON nested so deep that walking it overflows the stack is not read', () =
     assert.equal(tryJsonObject(`{"a": ${'{"b": '.repeat(n)}1${'}'.repeat(n)}}`), undefined)
   }
   assert.equal(JSON.stringify(tryJson(nested(1000))), nested(1000))
+  const flat = ['['.repeat(2000), '"'.repeat(3), '\\', '{'.repeat(2000), ...Array<unknown>(2000).fill([{}])]
+  assert.deepEqual(tryJson(JSON.stringify(flat)), flat)
 })

@@ -18,14 +18,26 @@ export function typeOf(value: unknown): string {
 /** Deeper values overflow the stack of whoever walks them. */
 const maxLevels = 1000
 
-const isDeeper = (value: unknown, levels: number): boolean =>
-  typeof value === 'object' &&
-  value !== null &&
-  (levels === 0 || (Array.isArray(value) ? value : Object.values(value)).some((inner) => isDeeper(inner, levels - 1)))
+const [quote, backslash, bracket, brace] = [34, 92, 91, 123]
+const toClosing = 2 // from the code of [ to that of ], from { to }
+
+/** Of the text, which is valid JSON: its values would take as long again as to parse them. */
+function isTooDeep(text: string): boolean {
+  let [levels, quoted] = [0, false]
+  for (let at = 0; at < text.length && levels <= maxLevels; at++) {
+    const code = text.charCodeAt(at)
+    if (quoted && code === backslash) at++
+    else if (code === quote) quoted = !quoted
+    else if (quoted) continue
+    else if (code === bracket || code === brace) levels++
+    else if (code === bracket + toClosing || code === brace + toClosing) levels--
+  }
+  return levels > maxLevels
+}
 
 function decodeJson(text: string): unknown {
   const value: unknown = JSON.parse(text)
-  if (text.length <= 2 * maxLevels || !isDeeper(value, maxLevels)) return value
+  if (!isTooDeep(text)) return value
   throw new SyntaxError(`more than ${maxLevels} levels`)
 }
 
