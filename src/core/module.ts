@@ -14,9 +14,10 @@ let loader: Promise<void> | undefined
 async function startTypeScript(): Promise<void> {
   process.env.TSX_DISABLE_CACHE = '1' // its cache is in the temporary folder, where others may have put code
   const tsx = await import('tsx/esm/api').catch(() => null)
-  tsx?.register()
-  if (tsx) register(new URL('../../bin/typescript-modules.mjs', import.meta.url))
-  else if (!leavesTypesOut)
+  if (tsx) {
+    tsx.register()
+    register(new URL('../../bin/typescript-modules.mjs', import.meta.url))
+  } else if (!leavesTypesOut)
     throw new Error(
       'this Node cannot run TypeScript: install tsx, use Node 22.18 or newer, or compile the module to .mjs',
     )
