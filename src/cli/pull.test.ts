@@ -260,6 +260,8 @@ test('a hub that writes the token back gets it into no message, log, file or fol
 })
 
 test('the command prints progress and the folder, and never the token', async () => {
+  const dummy = await command(['org/tiny', '--dataset'], { HF_TOKEN: 'json' })
+  assert.ok(!dummy.text.includes('expected names of files'), dummy.text)
   const done = await command(['org/tiny', '--dataset'])
   assert.equal(done.code, 0, done.text)
   assert.match(done.text, /org\/tiny: 100 % of 293\.0 KiB, weights\/model\.safetensors/)
