@@ -1,4 +1,6 @@
 // Opening a folder as the family it holds, and the groups of weights that can train in any of them.
+import { statSync } from 'node:fs'
+import { basename } from 'node:path'
 import { openWeights } from '../checkpoint/index.ts'
 import { Mismatch } from '../core/index.ts'
 import type { DecoderOpenOptions } from '../llm/index.ts'
@@ -85,6 +87,14 @@ export function inspectFolder(dir: string, loraRank: number): FolderReport {
 export function weightFiles(dir: string): readonly string[] {
   const folder = samFolder(dir)
   return folder === null ? openWeights(dir).files : samFiles(folder)
+}
+
+/** Their names, sizes and times of change: stored features depend on them. */
+export function weightStates(dir: string): [name: string, size: number, changed: number][] {
+  return weightFiles(dir).map((path) => {
+    const { size, mtimeMs } = statSync(path)
+    return [basename(path), size, mtimeMs]
+  })
 }
 
 /** A prompt with one token for the picture, and what rendered it: the family's template, or that of a folder of another family. */

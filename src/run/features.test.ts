@@ -3,9 +3,10 @@ import { readdirSync, readFileSync, rmSync, statSync, truncateSync, utimesSync, 
 import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { hashes, hostOf, makeToy, openRun, runBytes, scratch, toyRun } from '../../tests/support/runs.ts'
+import { FeatureStore } from '../checkpoint/index.ts'
 import type { WorkItem } from '../tasks/index.ts'
 import { keep, zeros } from '../tensor/index.ts'
-import { Encoder, FeatureStore, featureFingerprint } from './features.ts'
+import { Encoder, featureFingerprint } from './features.ts'
 import { train } from './train.ts'
 
 const folder = scratch('features')

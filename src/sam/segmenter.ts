@@ -1,4 +1,5 @@
 // A segmenter answers clicks: one reading of an image, any number of prompts on it. Nothing here records a gradient.
+import type { FeatureStore } from '../checkpoint/index.ts'
 import { chunks } from '../core/index.ts'
 import type { RgbImage } from '../image/index.ts'
 import { type Mask, maskFromDense } from '../mask/index.ts'
@@ -44,6 +45,8 @@ export abstract class Segmenter<F extends object = object, M extends Module = Mo
   /** How often the decoder ran, and over how many prompts. */
   decodes = 0
   prompts = 0
+  /** Keeps features on disk. */
+  store: FeatureStore | null = null
 
   constructor(model: M) {
     this.model = model
@@ -71,6 +74,14 @@ export abstract class Segmenter<F extends object = object, M extends Module = Mo
 
   /** The caller owns the features. */
   encodeAll(images: readonly RgbImage[]): F[] {
+    const { store } = this
+    // one by one: what is stored does not depend on which images came together
+    const one = (image: RgbImage) => ({ ...this.#encodeNow([image])[0]! }) as Record<string, Tensor>
+    if (store) return images.map((image) => store.get('', image, () => one(image)) as F)
+    return this.#encodeNow(images)
+  }
+
+  #encodeNow(images: readonly RgbImage[]): F[] {
     this.encodes += images.length
     return chunks(images, this.imagesTogether).flatMap((some) => this.encodeImages(some))
   }

@@ -20,6 +20,7 @@ export interface CommonSettings {
   readonly seed: number
   readonly rl: GrpoConfig
   readonly checkpointing: boolean
+  readonly featureCache?: string | null
   readonly train: readonly string[]
   readonly rewards: RewardsConfig
 }

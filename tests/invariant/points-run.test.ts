@@ -1,6 +1,6 @@
 // Runs of the point task on its miniatures: what the settings promise holds in the run folder and in memory.
 import assert from 'node:assert/strict'
-import { readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { sha256 } from '../../src/core/index.ts'
@@ -50,6 +50,25 @@ test('a batch and an evaluation of more records than are kept open work', async 
   const more = { batchSize: 49, evalPath: 'neighbours:49:9', evalRecords: 49, evalBatch: 49 }
   const [metrics] = metricsOf(await run('many', { ...more, rl: { maxCompletionLength: 4 } }))
   assert.ok(Number.isFinite(metrics!['grad_norm']))
+})
+
+test('with features of the segmenter kept on disk, cold or warm, a run learns the same weights and metrics as without', async () => {
+  const weights = async (output: string, featureCache: string | null) => {
+    const more = { batchSize: 1, maxSteps: 2, saveSteps: 2, evalRecords: 2, data: { evalFraction: 0.2, workers: 0 } }
+    const all = runBytes(await run(output, { ...more, featureCache }))
+    return ['adapter_model', 'ema', 'optimizer'].map((f) => all.get(`checkpoint_step_2/${f}.safetensors`))
+  }
+  const plain = await weights('not-kept', null)
+  assert.ok(plain.every(Boolean))
+  const store = join(folder, 'store')
+  const kept = () => readdirSync(store, { recursive: true }).filter((name) => `${name}`.endsWith('.safetensors'))
+  assert.deepEqual(await weights('cold', store), plain)
+  const files = kept()
+  assert.equal(files.length, 4)
+  const changed = () => kept().map((name) => statSync(join(store, `${name}`)).mtimeMs)
+  const before = changed()
+  assert.deepEqual(await weights('warm', store), plain)
+  assert.deepEqual([kept(), changed()], [files, before])
 })
 
 test('nothing is left in memory after a run, an evaluation, or a run that fails', async () => {
@@ -117,7 +136,6 @@ test('settings that the task does not use are rejected by name, in library calls
   const rejected: [string, Partial<RunInput>][] = [
     ['maxTiles', { maxTiles: 2 }],
     ['rounding', { rounding: 'bf16-ref' }],
-    ['featureCache', { featureCache: 'cache' }],
     ['region', { region: 'cells' }],
     ['adaptiveLoops', { adaptiveLoops: true }],
     ['loop1.weight', { loop1: { weight: 3 } }],

@@ -12,7 +12,6 @@ export function unusedByAsking(group: string): Record<string, string> {
     maxTiles: `images are stretched to ${group}.imageSize`,
     region: 'the object is marked in the words of the question',
     rounding: `the masks are drawn by ${group}.sam, which has no such choice`,
-    featureCache: 'SAM2 and the model read each image anew',
     adaptiveLoops: 'there is one loss to weigh',
     ...Object.fromEntries(otherGroups.map((name) => [`lrScale.${name}`, 'only lora learns'])),
     'rewards.judge': noText,

@@ -35,7 +35,7 @@ export interface PointsRunConfig extends CommonSettings {
 function setupOf(family: Family, config: PointsRunConfig): PointSetup {
   const policy = requireAsking(family)
   const settings = resolvePoints(config.points, policy.coords)
-  const { sam } = openBeside(policy, settings)
+  const { sam } = openBeside(policy, settings, config)
   return { policy, sam, config: settings, maxNewTokens: config.rl.maxCompletionLength }
 }
 

@@ -1,7 +1,10 @@
 // The segmenter next to a policy: opened once for the task of a run and its evaluation, and closed with their items.
+
+import { FeatureStore } from '../../checkpoint/index.ts'
 import { log, refuseAt } from '../../core/index.ts'
-import { type Family, isVqa, type VqaFamily } from '../../models/index.ts'
+import { type Family, isVqa, type VqaFamily, weightStates } from '../../models/index.ts'
 import { openSegmenter, SamPredictor, type Segmenter } from '../../sam/index.ts'
+import type { CommonSettings } from '../kind.ts'
 import type { CoordinateKind } from './answer-config.ts'
 import type { PointsConfig } from './config.ts'
 import type { PointSetup } from './item.ts'
@@ -25,6 +28,7 @@ const beside = new WeakMap<Family, Beside>()
 export function openBeside(
   family: VqaFamily,
   { sam: path, coords }: Pick<PointsConfig, 'sam' | 'coords'>,
+  { featureCache }: Pick<CommonSettings, 'featureCache'>,
   group = 'points',
 ): Beside {
   const known = beside.get(family)
@@ -32,6 +36,10 @@ export function openBeside(
   closeBeside(family)
   const { device, dtype } = family.placement
   const opened = { path, sam: openSegmenter(path, { device, dtype }), items: [] }
+  if (featureCache) {
+    const fingerprint = JSON.stringify([path, weightStates(path), dtype])
+    opened.sam.store = new FeatureStore(featureCache, fingerprint, device)
+  }
   beside.set(family, opened)
   log.info(coordinatesText(family, coords, group))
   return opened

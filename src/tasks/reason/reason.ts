@@ -41,12 +41,12 @@ export interface ReasonRunConfig extends CommonSettings {
 
 export function reasonSetup(
   family: Family,
-  { reason: input, rl }: Pick<ReasonRunConfig, 'reason' | 'rl'>,
+  { reason: input, rl, featureCache }: Pick<ReasonRunConfig, 'reason' | 'rl' | 'featureCache'>,
 ): ReasonSetup {
   const policy = requireAsking(family)
   const reason = resolveReason(input, policy.coords)
   const { sam, coords, imageSize, multimask } = reason
-  const { sam: opened } = openBeside(policy, { sam, coords }, 'reason')
+  const { sam: opened } = openBeside(policy, { sam, coords }, { featureCache }, 'reason')
   const config = resolvePoints({ mode: 'joint', sam, coords, imageSize, multimask })
   const question = (parts: Parameters<typeof reasonQuestion>[0]) => reasonQuestion(parts, reason)
   return { policy, sam: opened, config, reason, question, maxNewTokens: rl.maxCompletionLength }
