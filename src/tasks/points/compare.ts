@@ -20,7 +20,7 @@ export interface ComparedRecord
   extends Pick<PointParts, 'saysNothing' | 'valid' | 'format' | 'kept' | 'wrong' | 'right'> {
   id: string
   shown?: readonly Shown[]
-  /** Of its pixels: records of one image are not independent. */
+  /** Of its pixels, or the object it was composed of: records of one are not independent. */
   image: string
   /** Whether the record has an object; without one there is no overlap, only whether the answer says or draws nothing. */
   target: boolean
@@ -85,7 +85,7 @@ function shownReply(setup: PointSetup, item: PointItem, text: string, reply: Poi
 function otherClicks(setup: PointSetup, item: PointItem, { prompt }: PointReply, seed: number): OtherClicks {
   const most = setup.config.maxPoints
   return {
-    image: sha256(item.record.image.data),
+    image: item.record.unit ?? sha256(item.record.image.data),
     ...chanceOverlaps(setup, item, prompt, most, seed),
     errorCentre: errorCentreCurve(setup, item, prompt, false),
     errorCentreLogits: errorCentreCurve(setup, item, prompt, true),

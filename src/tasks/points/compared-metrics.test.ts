@@ -46,7 +46,7 @@ test('if no click gains anything, the share of its gain is absent', () => {
 
 test('every metric of a record is its own overlap, count or share', () => {
   const overlaps = { random: 0.42, randomSame: 0.43, heuristic: 0.44, heuristicSame: 0.45 }
-  const clicks = { errorCentre: [0.5, 0.7, 0.6], errorCentreLogits: [0.55, 0.75], bestClick: 0.9 }
+  const clicks = { errorCentre: [0.5, 0.7, 0.55], errorCentreLogits: [0.55, 0.75], bestClick: 0.9 }
   const record = row('a', 0.4, 0.6, {
     ...overlaps,
     ...clicks,
@@ -60,12 +60,13 @@ test('every metric of a record is its own overlap, count or share', () => {
     ratio ? [[name.replace('points/', ''), Math.round(1e9 * (ratio[0] / ratio[1])) / 1e9]] : [],
   )
   assert.deepEqual(Object.fromEntries(found), {
-    ...{ gain: 0.2, gain_random: 0.02, gain_heuristic: 0.04, gain_error_centre: 0.2, gain_best_click: 0.5 },
+    ...{ gain: 0.2, gain_random: 0.02, gain_heuristic: 0.04, gain_error_centre: 0.15, gain_best_click: 0.5 },
     ...{ share_of_best_click: 0.4, gain_above_random: 0.18, gain_above_heuristic: 0.16 },
+    gain_above_error_centre: 0.05,
     ...{ gain_random_same_count: 0.03, gain_heuristic_same_count: 0.05, gain_error_centre_logits: 0.35 },
     ...{ miou_none: 0.4, miou: 0.6, ciou_none: 0.4, ciou: 0.6, improved: 1, worsened: 0, format: 0.5, invalid: 0 },
     ...{ kept: 2, abstained: 0, token_switched: 1, in_object: 0.5, in_confused: 0, gain_at_2: 0.2 },
-    ...{ gain_error_centre_1: 0.1, gain_error_centre_2: 0.3, gain_error_centre_3: 0.2 },
+    ...{ gain_error_centre_1: 0.1, gain_error_centre_2: 0.3, gain_error_centre_3: 0.15 },
   })
   const ratios = (more: Partial<ComparedRecord>) => pointRatios(row('a', 0.4, 0.6, more))
   const silent = ratios({ valid: false, kept: 0 })

@@ -1,4 +1,5 @@
-// Metrics of an evaluation from the overlaps of its records. Intervals resample images: the sentences about one stay together.
+// Metrics of an evaluation from the overlaps of its records. Intervals resample images: the sentences about one stay together, and the composed
+// pictures of one object.
 import type { Interval } from '../../tracking/index.ts'
 import type { RecordRatios } from '../kind.ts'
 import { summaryOf } from '../summary.ts'
@@ -37,6 +38,7 @@ export function pointRatios(r: ComparedRecord): RecordRatios {
     [shareName]: [gain, r.bestClick - r.none],
     'points/gain_above_random': [r.policy - r.random, 1],
     'points/gain_above_heuristic': [r.policy - r.heuristic, 1],
+    'points/gain_above_error_centre': [gain - last(r.errorCentre), 1],
     'points/gain_random_same_count': [r.randomSame - r.none, 1],
     'points/gain_heuristic_same_count': [r.heuristicSame - r.none, 1],
     'points/gain_error_centre_logits': [last(r.errorCentreLogits), 1],

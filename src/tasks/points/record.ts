@@ -7,6 +7,8 @@ export interface PointRecord {
   id: string
   image: RgbImage
   query: string
+  /** The object of a composed picture: its pictures are not independent. */
+  unit?: string
   /** Empty: the image has no such object. */
   mask: Mask
   /** Both ends inside. Absent: derived from the mask. */

@@ -62,6 +62,8 @@ test('shapes of a generated scene are not places, and a list with places must be
   const scene = await source.get(0)
   await source.close()
   assert.equal(pointRecord(scene).objects, undefined)
+  const composed = { ...scene, meta: { group: 'photos/plants/1' } }
+  assert.deepEqual([pointRecord(scene).unit, pointRecord(composed).unit], [undefined, scene.caption])
   const meta = { objects: [{ box: [1, 2, 3, 4], point: [2, 3] }, { box: [1, 2, 3, 4] }] }
   assert.throws(() => pointRecord({ ...scene, meta }), /objects: expected \[\{"box"/)
 })

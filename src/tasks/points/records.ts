@@ -5,7 +5,8 @@ import type { PointRecord } from './record.ts'
 
 export function pointRecord(example: Example): PointRecord {
   const { id, image, mask, caption } = example
-  return { id, image, mask, query: caption, ...placesOf({ where: `record ${id}`, meta: example.meta }) }
+  const unit = typeof example.meta.group === 'string' ? { unit: caption } : {}
+  return { id, image, mask, query: caption, ...unit, ...placesOf({ where: `record ${id}`, meta: example.meta }) }
 }
 
 /** The record's own places. A record with others than the task knows is rejected. */

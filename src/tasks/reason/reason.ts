@@ -76,11 +76,11 @@ interface ReasonScore extends RecordScore {
 function scoreItems(setup: ReasonSetup, items: readonly PointItem[]): ReasonScore[] {
   const texts = askPoints(setup, items)
   return items.map((item, i) => {
-    const { id, image, query, mask: target } = item.record
+    const { id, image, unit, query, mask: target } = item.record
     const { text } = texts[i]![0]!
     const [sample] = readReplies(setup, item, [text])
     return {
-      ...{ id, image: sha256(image.data), target: maskArea(target) > 0 },
+      ...{ id, image: unit ?? sha256(image.data), target: maskArea(target) > 0 },
       ...{ parts: scoreReason(sample!, rewardOfReason(setup.reason)), areas: areasOf(target, sample!.mask) },
       ...{ objects: sample!.answer.objects?.length ?? null, shown: shownReason(query, target, text, sample) },
     }
