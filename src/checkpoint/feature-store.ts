@@ -14,6 +14,7 @@ type Named = Record<string, Tensor>
 export class FeatureStore {
   readonly #folder: string
   readonly #device: string
+  #full = false
   hits = 0
   misses = 0
 
@@ -34,12 +35,22 @@ export class FeatureStore {
     }
     this.misses++
     const tensors = make()
+    if (!this.#full) this.#write(path, tensors)
+    return tensors
+  }
+
+  /** A store that cannot be written costs time, never the run. */
+  #write(path: string, tensors: Named): void {
     const entries = Object.entries(tensors).map(([name, t]) => {
       const { data, ...rest } = tensorSource(name, t)
       return { ...rest, data: typeof data === 'function' ? data() : data }
     })
-    writeSafetensors(path, entries, { sha256: checksum(entries) })
-    return tensors
+    try {
+      writeSafetensors(path, entries, { sha256: checksum(entries) })
+    } catch (error) {
+      this.#full = true
+      log.warn(`features are no longer stored in ${this.#folder}: ${messageOf(error)}`)
+    }
   }
 
   #read(path: string): Named | null {

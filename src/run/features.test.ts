@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync, rmSync, statSync, truncateSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import test, { after } from 'node:test'
+import test, { after, mock } from 'node:test'
 import { hashes, hostOf, makeToy, openRun, runBytes, scratch, toyRun } from '../../tests/support/runs.ts'
 import { FeatureStore } from '../checkpoint/index.ts'
+import { log } from '../core/index.ts'
 import type { WorkItem } from '../tasks/index.ts'
 import { keep, zeros } from '../tensor/index.ts'
 import { Encoder, featureFingerprint } from './features.ts'
@@ -143,4 +144,19 @@ test('an image of another shape is another image, and a damaged file is removed 
   const fails = () => store.get('one', { width: 4, height: 2, data }, () => assert.fail('encoding failed'))
   assert.throws(fails, /encoding failed/)
   assert.equal(files(root).length, 1)
+})
+
+test('a store that cannot be written any more says so once, and features are encoded as without it', () => {
+  const root = join(folder, 'full')
+  const store = new FeatureStore(root, 'x', 'cpu')
+  rmSync(root, { recursive: true })
+  writeFileSync(root, '') // no folder to write to: as good as a full disk
+  const warn = mock.method(log, 'warn', () => undefined)
+  try {
+    assert.deepEqual(through(store), through(null))
+    assert.deepEqual([store.misses, warn.mock.callCount()], [2, 1])
+    assert.match(`${warn.mock.calls[0]!.arguments[0]}`, /features are no longer stored in .*full/)
+  } finally {
+    warn.mock.restore()
+  }
 })
