@@ -1,6 +1,7 @@
 // A step of the demo with 1, 2 and 4 processes of one thread each. Runs alternate; each gets as many cores as processes. Every round
 // trains the same steps, and of each step the fastest counts: what other work on the machine adds is left out.
 // Three workloads: the demo's batch split over the processes, the demo's batch for each process, and a larger batch split over them.
+// Beside them runs that know nothing of each other, each with its share of the larger batch: what the cores lose to each other by themselves.
 // Wall-clock rows are meaningful only if every process has an idle core. CPU-time rows are valid on a busy machine too: rollout tokens
 // per CPU second of the process that used most. A host may run other work on the cores of a virtual machine: what it took is measured
 // and shown, and `without stolen time` subtracts the mean of the cores that a run used. Two processes that wait for each other lose up
@@ -56,9 +57,11 @@ interface Metrics {
 interface Kind {
   processes: number
   batch: number
+  /** Separate runs side by side, each on its cores; the slowest counts. */
+  runs?: number
 }
 
-const keyOf = ({ processes, batch }: Kind) => `${processes} ${batch}`
+const keyOf = ({ processes, batch, runs = 1 }: Kind) => `${processes} ${batch}${runs > 1 ? ` in ${runs} runs` : ''}`
 
 /** Numbers of the cores that this process may use: "0-1,6-7" gives 0, 1, 6, 7. */
 function ownCores(): number[] {
@@ -103,12 +106,19 @@ function stolenAt(readings: readonly Reading[], time: number): number {
 }
 
 /** Timings of the second half of a training run. */
-async function trained({ processes, batch }: Kind): Promise<Timing[]> {
+async function trained({ processes, batch, runs = 1 }: Kind, first = 0): Promise<Timing[]> {
+  if (runs > 1) {
+    const all = await Promise.all(
+      Array.from({ length: runs }, (_, i) => trained({ processes, batch }, first + i * processes)),
+    )
+    const total = (one: readonly Timing[]) => one.reduce((sum, { clock }) => sum + clock, 0)
+    return all.reduce((a, b) => (total(b) > total(a) ? b : a))
+  }
   const output = mkdtempSync(join(tmpdir(), 'roundtrip-scaling-'))
   const settings = `--recipe demo --model assets/miniature --maxSteps ${steps} --evalRecords 0 --batchSize ${batch}`
   const many = processes > 1 ? ` --nproc ${processes}` : ''
   const env = { ...process.env, OMP_NUM_THREADS: '1', OPENBLAS_NUM_THREADS: '1' }
-  const cores = ownCores().slice(0, processes)
+  const cores = ownCores().slice(first, first + processes)
   const pinned = ['taskset', '-c', cores.join()]
   try {
     const flags = [...`${settings}${many}`.split(' '), '--output', output]
@@ -153,9 +163,12 @@ function metrics(timings: readonly Timing[]): Metrics {
   }
 }
 
+const separate = (runs: number): Kind => ({ processes: 1, batch: Math.round(largeBatch / runs), runs })
+
 function kinds(): Kind[] {
   const batchesOf = (processes: number) => [demoBatch, demoBatch * processes, largeBatch]
-  const all = [1, ...sizes].flatMap((processes) => batchesOf(processes).map((batch) => ({ processes, batch })))
+  const split = [1, ...sizes].flatMap((processes) => batchesOf(processes).map((batch): Kind => ({ processes, batch })))
+  const all = [...split, ...sizes.map(separate)]
   return [...new Map(all.map((kind) => [keyOf(kind), kind])).values()]
 }
 
@@ -196,11 +209,13 @@ export async function run(): Promise<BenchRow[]> {
       ]
     }
     const [demo, large] = [of(size, demoBatch), of(size, largeBatch)]
+    const apart = found.get(keyOf(separate(size)))!
     const costs = (metric: string) => `${size} processes: ${metric}`
     return [
       ...compared(`${demoBatch} records`, demoBatch),
       ...compared(`${demoBatch} records each`, demoBatch * size, demoBatch),
       ...compared(`${largeBatch} records`, largeBatch),
+      row(`${size} separate runs of their share of ${largeBatch}`, apart.seconds, of(1, largeBatch).seconds, 's'),
       row(costs(`waiting with ${demoBatch} records`), 100 * demo.waiting, null, '% of a step'),
       row(costs(`waiting with ${largeBatch} records`), 100 * large.waiting, null, '% of a step'),
       row(costs('slowest sampling over the mean'), demo.uneven, null, 'x'),
