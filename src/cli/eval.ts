@@ -1,5 +1,5 @@
 import { flagsOf, type Given } from '../config/index.ts'
-import { Mismatch } from '../core/index.ts'
+import { counted, Mismatch } from '../core/index.ts'
 import { requirePaths, runWork } from '../host/index.ts'
 import { type EvaluateModelOptions, settingsToEvaluate } from '../run/index.ts'
 import { benchmarkFlags, missing, runBenchmarks } from './benchmark.ts'
@@ -99,7 +99,7 @@ async function run(argv: readonly string[]): Promise<void> {
   const found = await runWork('evaluate', { config, options }, { label: 'evaluation' })
   if (given.has('json')) process.stdout.write(`${JSON.stringify(found)}\n`)
   else {
-    const name = `${found.records} records`
+    const name = counted(found.records, 'record')
     process.stdout.write(`${evaluationTable({ [name]: found.metrics }, found.records)}\n`)
     if (found.stopped) process.stderr.write('stopped early: the metrics are over the records read so far\n')
   }

@@ -1,5 +1,6 @@
 // What training did to the answers: alarms with pictures, a table before against after, words, and the records that changed most. One
 // piece of markup for the report and the live page.
+import { counted } from '../core/index.ts'
 import {
   type Alarm,
   alarmText,
@@ -63,7 +64,7 @@ function row(item: BehaviourItem): Markup {
   const { name, title, before, after, records } = item
   const named =
     records.length > 0
-      ? html`<details><summary>${records.length} records</summary>${records.join(', ')}</details>`
+      ? html`<details><summary>${counted(records.length, 'record')}</summary>${records.join(', ')}</details>`
       : undefined
   return html`<tr><th scope="row">${title}</th><td class="number">${valueText(name, before)}</td><td class="number">${valueText(name, after)}</td><td>${spark(item)}</td><td>${named}</td></tr>`
 }

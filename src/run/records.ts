@@ -1,4 +1,4 @@
-import { Mismatch, sha256 } from '../core/index.ts'
+import { counted, Mismatch, sha256 } from '../core/index.ts'
 import {
   type Example,
   type Loader,
@@ -124,7 +124,7 @@ function noticesOf(source: Source): Notice[] {
     ...source.warnings.map((text) => ({ kind: 'data', text })),
     ...left.map(([why, count]) => ({
       kind: 'left-out',
-      text: `${source.name}: ${count} records left out: ${why}`,
+      text: `${source.name}: ${counted(count, 'record')} left out: ${why}`,
       count,
     })),
   ]

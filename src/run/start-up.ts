@@ -1,6 +1,6 @@
 // What a run prints while it starts: its environment, then nine numbered steps.
 import { statfsSync } from 'node:fs'
-import { humanBytes } from '../core/index.ts'
+import { counted, humanBytes } from '../core/index.ts'
 import { buildRecord } from '../engine/index.ts'
 import { kernelsOff, noKernels } from '../kernels/index.ts'
 import { bitsOf, count, isQuantized } from '../nn/index.ts'
@@ -82,7 +82,7 @@ export function reportDisk(
   const trained = learner.counts().reduce((n, c) => n + c.elements, 0)
   const checkpoint = humanBytes(16 * trained)
   const { bavail, bsize } = statfsSync(output)
-  const kept = `at most ${saveTotalLimit} checkpoints of about ${checkpoint} and ${samplesMiB} MiB of samples`
+  const kept = `at most ${counted(saveTotalLimit, 'checkpoint')} of about ${checkpoint} and ${samplesMiB} MiB of samples`
   reportNote(host, `on disk: ${kept}; ${humanBytes(bavail * bsize)} are free`)
 }
 
@@ -129,7 +129,11 @@ export function rewardLines(kind: TaskKind<RunConfig>, config: RunConfig): strin
 export function reportTrainer(config: RunConfig, total: number, processes: number, host: ProgressHost): void {
   const { batchSize, optim, rl } = config
   const perStep = batchSize * rl.gradientAccumulationSteps
-  reportStep(host, 'trainer', `${total} steps of ${perStep} records, by ${sharesText(batchSize, processes)}`)
+  reportStep(
+    host,
+    'trainer',
+    `${counted(total, 'step')} of ${counted(perStep, 'record')}, by ${sharesText(batchSize, processes)}`,
+  )
   const { learningRate, lrSchedulerType, emaDecay } = optim
   reportNote(host, `AdamW, learning rate ${learningRate} (${lrSchedulerType}), EMA decay ${emaDecay}`)
 }

@@ -1,4 +1,4 @@
-import { assert, stream } from '../core/index.ts'
+import { assert, counted, stream } from '../core/index.ts'
 import type { Interval } from './events.ts'
 
 /** Options of the bootstrap. */
@@ -122,7 +122,7 @@ export const fewRecords = 20
 export function smallSampleNote(records: number): string | null {
   if (records >= fewRecords) return null
   if (records === 1) return 'one record: no interval'
-  return `${records} records: an interval of fewer than ${fewRecords} means little`
+  return `${counted(records, 'record')}: an interval of fewer than ${fewRecords} means little`
 }
 
 /** Where the second interval is if the two have no value in common; a missing interval is never apart. */

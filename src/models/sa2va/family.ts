@@ -1,4 +1,5 @@
 import { languageModelNames } from '../../checkpoint/index.ts'
+import { counted } from '../../core/index.ts'
 import type { Preparation, RgbImage } from '../../image/index.ts'
 import { loraTargets } from '../../llm/index.ts'
 import { cat, type Tensor, tensor, tidy } from '../../tensor/index.ts'
@@ -76,7 +77,7 @@ export class Sa2VAFamily
   }
 
   shapeOf({ tiles }: ImageInput): string {
-    return `${tiles} tiles`
+    return counted(tiles, 'tile')
   }
 
   encodeTogether(inputs: readonly ImageInput[]): { all: Features; rows: Features[] } {
