@@ -106,19 +106,14 @@ function stolenAt(readings: readonly Reading[], time: number): number {
 }
 
 /** Timings of the second half of a training run. */
-async function trained({ processes, batch, runs = 1 }: Kind, first = 0): Promise<Timing[]> {
-  if (runs > 1) {
-    const all = await Promise.all(
-      Array.from({ length: runs }, (_, i) => trained({ processes, batch }, first + i * processes)),
-    )
-    const total = (one: readonly Timing[]) => one.reduce((sum, { clock }) => sum + clock, 0)
-    return all.reduce((a, b) => (total(b) > total(a) ? b : a))
-  }
+async function trained({ processes, batch }: Kind, run = 0): Promise<Timing[]> {
   const output = mkdtempSync(join(tmpdir(), 'roundtrip-scaling-'))
   const settings = `--recipe demo --model assets/miniature --maxSteps ${steps} --evalRecords 0 --batchSize ${batch}`
   const many = processes > 1 ? ` --nproc ${processes}` : ''
   const env = { ...process.env, OMP_NUM_THREADS: '1', OPENBLAS_NUM_THREADS: '1' }
-  const cores = ownCores().slice(first, first + processes)
+  const own = ownCores()
+  const cores =
+    own.length < processes ? own : Array.from({ length: processes }, (_, i) => own[(run * processes + i) % own.length]!)
   const pinned = ['taskset', '-c', cores.join()]
   try {
     const flags = [...`${settings}${many}`.split(' '), '--output', output]
@@ -136,6 +131,13 @@ async function trained({ processes, batch, runs = 1 }: Kind, first = 0): Promise
   } finally {
     rmSync(output, { recursive: true, force: true })
   }
+}
+
+/** Those of the slowest of the runs side by side. */
+async function slowest(kind: Kind): Promise<Timing[]> {
+  const all = await Promise.all(Array.from({ length: kind.runs ?? 1 }, (_, i) => trained(kind, i)))
+  const total = (one: readonly Timing[]) => one.reduce((sum, { clock }) => sum + clock, 0)
+  return all.reduce((a, b) => (total(b) > total(a) ? b : a))
 }
 
 function readTimings(output: string, readings: readonly Reading[]): Timing[] {
@@ -182,7 +184,7 @@ async function inTurns(): Promise<Map<string, Metrics>> {
   for (let round = 0; round < rounds; round++)
     for (const kind of kinds()) {
       const key = keyOf(kind)
-      const found = await trained(kind)
+      const found = await slowest(kind)
       timings.set(key, [...(timings.get(key) ?? []), found])
       const { seconds, stolen, rolloutTokens, tokensByProcessor } = metrics(found)
       const rates = `${rolloutTokens.toFixed(0)} tokens/s by the clock, ${tokensByProcessor.toFixed(0)} by CPU time`
