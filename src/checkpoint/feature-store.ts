@@ -8,6 +8,9 @@ import { readTensors, tensorSource } from './load.ts'
 import { readAll, readHeader, writeSafetensors } from './safetensors.ts'
 import { openWeights } from './weights.ts'
 
+/** Raised when the preprocessing or an encoder changes what it makes of an image: features of other versions are not read. */
+export const featureVersion = 1
+
 type Named = Record<string, Tensor>
 
 /** Frozen features on disk, one file per image, under a fingerprint of everything they depend on. */
@@ -39,14 +42,18 @@ export class FeatureStore {
     return tensors
   }
 
-  /** A store that cannot be written costs time, never the run. */
   #write(path: string, tensors: Named): void {
     const entries = Object.entries(tensors).map(([name, t]) => {
       const { data, ...rest } = tensorSource(name, t)
       return { ...rest, data: typeof data === 'function' ? data() : data }
     })
+    this.#change(() => writeSafetensors(path, entries, { sha256: checksum(entries) }))
+  }
+
+  /** A store that cannot be written costs time, never the run. */
+  #change(work: () => void): void {
     try {
-      writeSafetensors(path, entries, { sha256: checksum(entries) })
+      work()
     } catch (error) {
       this.#full = true
       log.warn(`features are no longer stored in ${this.#folder}: ${messageOf(error)}`)
@@ -63,7 +70,7 @@ export class FeatureStore {
       return tidy(() => Object.fromEntries(readTensors(openWeights(path), this.#device)))
     } catch (error) {
       log.warn(`${path}: cannot be read (${messageOf(error)}); the image is encoded again`)
-      rmSync(path, { force: true })
+      if (!this.#full) this.#change(() => rmSync(path, { force: true }))
       return null
     }
   }

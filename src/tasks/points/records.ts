@@ -1,4 +1,5 @@
 // A record of the task from an example of any source: the caption is the query; a box and points of the record's own are kept.
+import { sha256 } from '../../core/index.ts'
 import { BadRecord, type Example } from '../../data/index.ts'
 import type { Box, Point } from './frame.ts'
 import type { PointRecord } from './record.ts'
@@ -8,6 +9,9 @@ export function pointRecord(example: Example): PointRecord {
   const unit = typeof example.meta.group === 'string' ? { unit: caption } : {}
   return { id, image, mask, query: caption, ...unit, ...placesOf({ where: `record ${id}`, meta: example.meta }) }
 }
+
+/** What an interval resamples together: the object of composed pictures, else the image by its pixels. */
+export const unitOf = ({ unit, image }: PointRecord) => unit ?? sha256(image.data)
 
 /** The record's own places. A record with others than the task knows is rejected. */
 export function placesOf({ where, meta }: { where: string; meta: Example['meta'] }) {

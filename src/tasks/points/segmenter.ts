@@ -1,6 +1,6 @@
 // The segmenter next to a policy: opened once for the task of a run and its evaluation, and closed with their items.
 
-import { FeatureStore } from '../../checkpoint/index.ts'
+import { FeatureStore, featureVersion } from '../../checkpoint/index.ts'
 import { log, refuseAt } from '../../core/index.ts'
 import { type Family, isVqa, type VqaFamily, weightStates } from '../../models/index.ts'
 import { openSegmenter, SamPredictor, type Segmenter } from '../../sam/index.ts'
@@ -37,7 +37,7 @@ export function openBeside(
   const { device, dtype } = family.placement
   const opened = { path, sam: openSegmenter(path, { device, dtype }), items: [] }
   if (featureCache) {
-    const fingerprint = JSON.stringify([path, weightStates(path), dtype])
+    const fingerprint = JSON.stringify([path, weightStates(path), opened.sam.model.config, dtype, featureVersion])
     opened.sam.store = new FeatureStore(featureCache, fingerprint, device)
   }
   beside.set(family, opened)

@@ -1,7 +1,7 @@
 // The kind of task `reason`: the model thinks, answers with boxes and points, a segmenter draws. Reasoning segmentation as Seg-Zero and
 // VisionReasoner train it, and grounding by boxes as VLM-R1 does; facts and thresholds are theirs.
 import type { z } from 'zod'
-import { Mismatch, sha256, stream } from '../../core/index.ts'
+import { Mismatch, stream } from '../../core/index.ts'
 import { maskArea } from '../../mask/index.ts'
 import { coordsOf, type Family } from '../../models/index.ts'
 import type { OpenTask, TermConfig } from '../../rewards/index.ts'
@@ -21,7 +21,7 @@ import { resolvePoints } from '../points/config.ts'
 import { askAbout, type PointItem, positiveOf } from '../points/item.ts'
 import { textLessons } from '../points/lessons.ts'
 import type { PointRecord } from '../points/record.ts'
-import { placesOf } from '../points/records.ts'
+import { placesOf, unitOf } from '../points/records.ts'
 import { askPoints } from '../points/reply.ts'
 import { closeBeside, openBeside, openItems, requireAsking } from '../points/segmenter.ts'
 import { answerSentences } from '../points/sentences.ts'
@@ -76,11 +76,11 @@ interface ReasonScore extends RecordScore {
 function scoreItems(setup: ReasonSetup, items: readonly PointItem[]): ReasonScore[] {
   const texts = askPoints(setup, items)
   return items.map((item, i) => {
-    const { id, image, unit, query, mask: target } = item.record
+    const { id, query, mask: target } = item.record
     const { text } = texts[i]![0]!
     const [sample] = readReplies(setup, item, [text])
     return {
-      ...{ id, image: unit ?? sha256(image.data), target: maskArea(target) > 0 },
+      ...{ id, image: unitOf(item.record), target: maskArea(target) > 0 },
       ...{ parts: scoreReason(sample!, rewardOfReason(setup.reason)), areas: areasOf(target, sample!.mask) },
       ...{ objects: sample!.answer.objects?.length ?? null, shown: shownReason(query, target, text, sample) },
     }
