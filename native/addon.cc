@@ -82,7 +82,10 @@ ENTRY(info_) {
 
 NAPI_MODULE_INIT() {
   static std::once_flag once;
-  std::call_once(once, rt::installAllocator);
+  std::call_once(once, [] {
+    rt::installAllocator();
+    rt::installProducts();
+  });
   rt::addCalls(env, exports, {{"init", init}, {"threads", threads}, {"info", info_}});
   rt::addOpCalls(env, exports);
   rt::addTensorCalls(env, exports);

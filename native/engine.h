@@ -133,6 +133,7 @@ void cudaFacts(int device, double* out);  // compute capability (90 for 9.0), mu
 void* cudaStream(int device);             // the current one
 
 // products.cc
+void installProducts();  // before the first product
 void products(double* command);  // results overwrite the command
 
 // launch.cc: custom kernels

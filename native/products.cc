@@ -1,11 +1,14 @@
 // Several matrix products in one call, for the manually written backward passes. Operands may be column ranges, so the host creates no view
-// per operand. bfloat16 on CUDA calls cuBLASLt directly and caches the algorithm per shape, which ATen looks up for every product.
+// per operand. bfloat16 on CUDA calls cuBLASLt directly and caches the algorithm per shape, which ATen looks up for every product: mm and
+// addmm of torch do so too.
 #include <ATen/Functions.h>
 
 #include "engine.h"
 
 #ifdef ROUNDTRIP_CUDA
 #include <ATen/cuda/CUDAContext.h>
+#include <ATen/ops/addmm_cuda_dispatch.h>
+#include <ATen/ops/mm_cuda_dispatch.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cublasLt.h>
 
@@ -17,16 +20,15 @@ namespace rt {
 
 namespace {
 
-// A column range of a contiguous matrix. `rows` and `columns` are those after the transposition.
+// A column range of a matrix whose rows are `width` apart. `rows` and `columns` are those after the transposition.
 struct Matrix {
   at::Tensor of;
-  int64_t from, rows, columns;
+  int64_t from, rows, columns, width;
   bool transposed;
 
-  int64_t width() const { return of.size(1); }
   at::Tensor view() const {
     const int64_t at = of.storage_offset() + from;
-    return transposed ? of.as_strided({rows, columns}, {1, width()}, at) : of.as_strided({rows, columns}, {width(), 1}, at);
+    return transposed ? of.as_strided({rows, columns}, {1, width}, at) : of.as_strided({rows, columns}, {width, 1}, at);
   }
 };
 
@@ -40,12 +42,13 @@ at::Tensor tensorOf(double word, const std::vector<at::Tensor>& results) {
 
 // handle, first column, columns (-1: all), transposed
 Matrix matrixAt(const double*& d, const std::vector<at::Tensor>& results) {
-  Matrix m{tensorOf(d[0], results), static_cast<int64_t>(d[1]), 0, static_cast<int64_t>(d[2]), d[3] != 0};
+  Matrix m{tensorOf(d[0], results), static_cast<int64_t>(d[1]), 0, static_cast<int64_t>(d[2]), 0, d[3] != 0};
   d += 4;
   TORCH_CHECK(m.of.dim() == 2 && m.of.is_contiguous(), "products: expected a contiguous matrix, got ", m.of.sizes());
   m.rows = m.of.size(0);
-  if (m.columns < 0) m.columns = m.width() - m.from;
-  TORCH_CHECK(m.from >= 0 && m.from + m.columns <= m.width(), "products: columns ", m.from, " + ", m.columns, " of ", m.of.sizes());
+  m.width = m.of.size(1);
+  if (m.columns < 0) m.columns = m.width - m.from;
+  TORCH_CHECK(m.from >= 0 && m.from + m.columns <= m.width, "products: columns ", m.from, " + ", m.columns, " of ", m.of.sizes());
   if (m.transposed) std::swap(m.rows, m.columns);
   return m;
 }
@@ -69,16 +72,31 @@ struct Plan {
 constexpr size_t kWorkspace = 32 << 20, kMaxPlans = 1024;
 using Key = std::array<int64_t, 14>;
 
+// Of one product.
+struct Factors {
+  const Matrix &a, &b, &out;
+  bool add;
+  const void* bias;
+
+  cudaDataType_t type() const { return out.of.scalar_type() == at::kFloat ? CUDA_R_32F : CUDA_R_16BF; }
+};
+
 // Alignment of the address in bytes: a power of two, at most 256.
 int64_t alignment(const char* p) {
   const auto bits = reinterpret_cast<uintptr_t>(p) | 256;
   return static_cast<int64_t>(bits & (~bits + 1));
 }
 
+Key keyOf(const Factors& f) {
+  const auto& [a, b, out, add, bias] = f;
+  return {a.rows, a.columns, b.columns, a.width, b.width, out.width, a.transposed, b.transposed, f.type(), add, bias != nullptr,
+          alignment(firstOf(a)), alignment(firstOf(b)), alignment(firstOf(out))};
+}
+
 cublasLtMatrixLayout_t layoutOf(const Matrix& m, cudaDataType_t type) {
   cublasLtMatrixLayout_t layout;
   const auto [rows, columns] = m.transposed ? std::pair{m.columns, m.rows} : std::pair{m.rows, m.columns};  // as it lies in memory
-  check(cublasLtMatrixLayoutCreate(&layout, type, columns, rows, m.width()), "layout of a product");
+  check(cublasLtMatrixLayoutCreate(&layout, type, columns, rows, m.width), "layout of a product");
   return layout;
 }
 
@@ -86,36 +104,53 @@ void setBias(const Plan& p, const void* bias) {
   check(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), "bias of a product");
 }
 
-Plan planFor(cublasLtHandle_t handle, const Matrix& a, const Matrix& b, const Matrix& out, cudaDataType_t type, const void* bias) {
+// All but the algorithm.
+Plan describe(const Factors& f) {
   Plan p;
   const auto op = [](const Matrix& m) { return m.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
-  const cublasOperation_t first = op(b), second = op(a);
+  const cublasOperation_t first = op(f.b), second = op(f.a);
   check(cublasLtMatmulDescCreate(&p.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "description of a product");
   check(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), "description of a product");
   check(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second), "description of a product");
-  const cublasLtEpilogue_t end = bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  const cublasLtEpilogue_t end = f.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
   check(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &end, sizeof end), "description of a product");
-  if (bias) setBias(p, bias);
-  p.b = layoutOf(b, CUDA_R_16BF);
-  p.a = layoutOf(a, CUDA_R_16BF);
-  p.out = layoutOf(out, type);
+  if (f.bias) setBias(p, f.bias);
+  p.b = layoutOf(f.b, CUDA_R_16BF);
+  p.a = layoutOf(f.a, CUDA_R_16BF);
+  p.out = layoutOf(f.out, f.type());
+  return p;
+}
+
+void forget(const Plan& p) {
+  for (auto layout : {p.a, p.b, p.out}) cublasLtMatrixLayoutDestroy(layout);
+  cublasLtMatmulDescDestroy(p.operation);
+}
+
+cublasLtMatmulAlgo_t lookUp(cublasLtHandle_t handle, const Plan& p, const Factors& f) {
   cublasLtMatmulPreference_t wish;
   check(cublasLtMatmulPreferenceCreate(&wish), "preference of a product");
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t name, const auto& value) {
     check(cublasLtMatmulPreferenceSetAttribute(wish, name, &value, sizeof value), "preference of a product");
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(alignment(firstOf(b))));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<uint32_t>(alignment(firstOf(a))));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<uint32_t>(alignment(firstOf(out))));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(alignment(firstOf(out))));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(alignment(firstOf(f.b))));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<uint32_t>(alignment(firstOf(f.a))));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<uint32_t>(alignment(firstOf(f.out))));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(alignment(firstOf(f.out))));
   cublasLtMatmulHeuristicResult_t best = {};
   int found = 0;
   check(cublasLtMatmulAlgoGetHeuristic(handle, p.operation, p.b, p.a, p.out, p.out, wish, 1, &best, &found), "algorithm of a product");
   cublasLtMatmulPreferenceDestroy(wish);
-  TORCH_CHECK(found > 0, "cuBLAS knows no algorithm for [", a.rows, ", ", a.columns, "] times [", b.rows, ", ", b.columns, "]");
-  p.algorithm = best.algo;
-  return p;
+  TORCH_CHECK(found > 0, "cuBLAS knows no algorithm for [", f.a.rows, ", ", f.a.columns, "] times [", f.b.rows, ", ", f.b.columns, "]");
+  return best.algo;
+}
+
+// The next of eight sizes an octave.
+int64_t rounded(int64_t n) {
+  if (n <= 64 || n % 64 == 0) return n;
+  int64_t step = 8;
+  while (step * 16 <= n) step *= 2;
+  return (n + step - 1) / step * step;
 }
 
 // State per device and stream: products of one stream share a workspace.
@@ -123,6 +158,38 @@ struct Multiplier {
   cublasLtHandle_t handle = nullptr;
   at::Tensor workspace;
   std::map<Key, Plan> plans;
+  std::map<Key, cublasLtMatmulAlgo_t> algorithms;  // of rounded sizes
+
+  // The number of tokens differs from pass to pass. Looking up an algorithm takes as long as many products, so it is done for rounded numbers.
+  cublasLtMatmulAlgo_t algorithmFor(const Plan& p, const Factors& f) {
+    Matrix a = f.a, b = f.b, out = f.out;
+    if (!a.transposed) a.rows = out.rows = rounded(a.rows);
+    if (a.transposed && !b.transposed) a.columns = b.rows = rounded(b.rows);
+    const Factors wide{a, b, out, f.add, f.bias};
+    const Key key = keyOf(wide);
+    auto found = algorithms.find(key);
+    if (found == algorithms.end()) {
+      const Plan widePlan = describe(wide);
+      found = algorithms.emplace(key, lookUp(handle, widePlan, wide)).first;
+      forget(widePlan);
+    }
+    cublasLtMatmulHeuristicResult_t suits = {};
+    const auto status = cublasLtMatmulAlgoCheck(handle, p.operation, p.b, p.a, p.out, p.out, &found->second, &suits);
+    return status == CUBLAS_STATUS_SUCCESS && suits.workspaceSize <= kWorkspace ? found->second : lookUp(handle, p, f);
+  }
+
+  const Plan& planFor(const Factors& f) {
+    const Key key = keyOf(f);
+    const auto found = plans.find(key);
+    if (found != plans.end()) return found->second;
+    if (plans.size() >= kMaxPlans) {
+      for (auto& [_, p] : plans) forget(p);
+      plans.clear();
+    }
+    Plan p = describe(f);
+    p.algorithm = algorithmFor(p, f);
+    return plans.emplace(key, p).first->second;
+  }
 };
 
 Multiplier& multiplierOf(int device, void* stream) {
@@ -136,34 +203,52 @@ Multiplier& multiplierOf(int device, void* stream) {
   return m;
 }
 
-void forget(std::map<Key, Plan>& plans) {
-  for (auto& [key, p] : plans) {
-    for (auto layout : {p.a, p.b, p.out}) cublasLtMatrixLayoutDestroy(layout);
-    cublasLtMatmulDescDestroy(p.operation);
-  }
-  plans.clear();
-}
-
 // `bias`: one number per column of the result, or null.
 void multiply(const Matrix& a, const Matrix& b, const Matrix& out, float alpha, bool add, const void* bias) {
   const int device = a.of.device().index();
   const c10::cuda::CUDAGuard guard(a.of.device());
   const auto stream = static_cast<cudaStream_t>(cudaStream(device));
   Multiplier& m = multiplierOf(device, stream);
-  const auto type = out.of.scalar_type() == at::kFloat ? CUDA_R_32F : CUDA_R_16BF;
-  const Key key = {a.rows, a.columns, b.columns, a.width(), b.width(), out.width(), a.transposed, b.transposed, type, add, bias != nullptr,
-                   alignment(firstOf(a)), alignment(firstOf(b)), alignment(firstOf(out))};
-  auto found = m.plans.find(key);
-  if (found == m.plans.end()) {
-    if (m.plans.size() >= kMaxPlans) forget(m.plans);
-    found = m.plans.emplace(key, planFor(m.handle, a, b, out, type, bias)).first;
-  }
-  const Plan& p = found->second;
+  const Plan& p = m.planFor({a, b, out, add, bias});
   if (bias) setBias(p, bias);
   const float beta = add ? 1 : 0;
   check(cublasLtMatmul(m.handle, p.operation, &alpha, firstOf(b), p.b, firstOf(a), p.a, &beta, firstOf(out), p.out, firstOf(out), p.out, &p.algorithm,
                        m.workspace.data_ptr(), kWorkspace, stream),
         "a product");
+}
+
+// A bfloat16 matrix of torch whose rows or columns are contiguous and begin at 16 bytes; `of` is undefined for all others.
+Matrix matrixOf(const at::Tensor& t) {
+  Matrix m{at::Tensor(), 0, 0, 0, 0, false};
+  if (t.dim() != 2 || t.numel() == 0 || t.scalar_type() != at::kBFloat16) return m;
+  m.rows = t.size(0);
+  m.columns = t.size(1);
+  m.transposed = t.stride(1) != 1;
+  const auto [lines, line] = m.transposed ? std::pair{m.columns, m.rows} : std::pair{m.rows, m.columns};
+  m.width = lines > 1 ? t.stride(m.transposed ? 1 : 0) : line;
+  const bool dense = t.stride(m.transposed ? 0 : 1) == 1 && m.width >= line && m.width % 8 == 0;
+  if (dense && reinterpret_cast<uintptr_t>(t.data_ptr()) % 16 == 0) m.of = t;
+  return m;
+}
+
+// `bias` may be undefined. Undefined: torch must multiply.
+at::Tensor planned(const at::Tensor& first, const at::Tensor& second, const at::Tensor& bias) {
+  const Matrix a = matrixOf(first), b = matrixOf(second);
+  if (!a.of.defined() || !b.of.defined() || a.columns != b.rows || b.columns % 8 != 0) return {};
+  if (bias.defined() && !(bias.dim() == 1 && bias.size(0) == b.columns && bias.is_contiguous() && bias.scalar_type() == at::kBFloat16)) return {};
+  at::Tensor out = at::empty({a.rows, b.columns}, first.options());
+  multiply(a, b, {out, 0, a.rows, b.columns, b.columns, false}, 1, false, bias.defined() ? bias.data_ptr() : nullptr);
+  return out;
+}
+
+at::Tensor mm(const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor out = planned(a, b, {});
+  return out.defined() ? out : at::cuda::mm(a, b);
+}
+
+at::Tensor addmm(const at::Tensor& bias, const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta, const at::Scalar& alpha) {
+  const at::Tensor out = bias.defined() && beta.equal(1) && alpha.equal(1) ? planned(a, b, bias) : at::Tensor();
+  return out.defined() ? out : at::cuda::addmm(bias, a, b, beta, alpha);
 }
 #endif
 
@@ -183,7 +268,7 @@ at::Tensor fresh(const Matrix& a, const Matrix& b, at::ScalarType type, double s
 #ifdef ROUNDTRIP_CUDA
   at::Tensor out = at::empty({a.rows, b.columns}, a.of.options().dtype(type));
   if (straight(a, b, out)) {
-    multiply(a, b, {out, 0, a.rows, b.columns, false}, static_cast<float>(scale), false, bias.defined() ? bias.data_ptr() : nullptr);
+    multiply(a, b, {out, 0, a.rows, b.columns, b.columns, false}, static_cast<float>(scale), false, bias.defined() ? bias.data_ptr() : nullptr);
     return out;
   }
 #endif
@@ -193,6 +278,22 @@ at::Tensor fresh(const Matrix& a, const Matrix& b, at::ScalarType type, double s
 }
 
 }  // namespace
+
+// torch says on stderr that kernels are replaced; here that is meant.
+void installProducts() {
+#ifdef ROUNDTRIP_CUDA
+  struct Silent : c10::WarningHandler {
+    void process(const c10::Warning&) override {}
+  } silent;
+  const c10::WarningUtils::WarningHandlerGuard guard(&silent);
+  static auto* kept = new std::vector<c10::RegistrationHandleRAII>();
+  const auto replace = [](const char* name, c10::KernelFunction kernel, c10::impl::CppSignature signature) {
+    kept->push_back(c10::Dispatcher::singleton().registerImpl({name, ""}, c10::DispatchKey::CUDA, std::move(kernel), signature, nullptr, "roundtrip"));
+  };
+  replace("aten::mm", c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(mm)), c10::impl::CppSignature::make<decltype(mm)>());
+  replace("aten::addmm", c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(addmm)), c10::impl::CppSignature::make<decltype(addmm)>());
+#endif
+}
 
 void products(double* buffer) {
   const double* d = buffer;

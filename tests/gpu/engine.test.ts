@@ -88,6 +88,64 @@ for (const dtype of ['float32', 'bfloat16'] as const)
     })
   })
 
+test('products in bfloat16 of every layout agree with float64 of the same numbers', () => {
+  const make = (...shape: number[]) => randn(shape, { device }).to('bfloat16')
+  const factorsOf = (wide: Tensor): [string, Tensor, Tensor][] => [
+    ['both as they lie', make(300, 72), make(72, 88)],
+    ['both transposed', make(72, 300).t(), make(88, 72).t()],
+    ['columns of a wider matrix', wide.narrow(1, 8, 72), make(72, 16)],
+    ['columns from an odd address', wide.narrow(1, 3, 72), make(72, 16)],
+    ['rows of a matrix', wide.narrow(0, 7, 9), make(136, 16)],
+    ['every other row', wide.slice({ dim: 0, step: 2 }), make(136, 16)],
+    ['every other column', wide.slice({ dim: 1, step: 2 }), make(68, 16)],
+    ['the same row again and again', make(1, 72).expand([5, 72]), make(72, 16)],
+    ['the same number again and again', make(5, 1).expand([5, 72]), make(72, 16)],
+    ['one row', make(1, 64), make(64, 24)],
+    ['one column', make(24, 64), make(64, 1)],
+    ['a product of columns and rows', make(24, 1), make(1, 8)],
+    ['odd sizes', make(13, 7), make(7, 5)],
+    ['no rows', make(0, 8), make(8, 8)],
+    ['nothing to add up', make(3, 0), make(0, 8)],
+  ]
+  tidy(() => {
+    for (const [name, a, b] of factorsOf(make(40, 136))) {
+      const [rows, columns] = [a.size(0), b.size(1)]
+      const bias = make(columns)
+      const [p, q, r] = [a, b, bias].map((t) => t.to('cpu').to('float64')) as [Tensor, Tensor, Tensor]
+      const product = p.matmul(q)
+      const sums: [string, Tensor, Tensor][] = [
+        ['mm', aten('mm', a, b), product],
+        ['addmm', aten('addmm', bias, a, b), product.add(r)],
+        ['addmm, scaled', aten('addmm', bias, a, b, { beta: 0.5, alpha: 2 }), product.mul(2).add(r.mul(0.5))],
+        ['addmm, a matrix', aten('addmm', bias.expand([rows, columns]), a, b), product.add(r)],
+      ]
+      // one rounding to bfloat16 of the result, and float32 sums of the products' magnitudes
+      const bound = p
+        .abs()
+        .matmul(q.abs())
+        .mul(2)
+        .add(r.abs())
+        .mul(2 ** -24 * (a.size(1) + 2))
+        .add(1e-30)
+      for (const [op, got, want] of sums) {
+        assert.deepEqual([got.shape, got.dtype], [[rows, columns], 'bfloat16'], `${op}, ${name}`)
+        const off = got
+          .to('cpu')
+          .to('float64')
+          .sub(want)
+          .abs()
+          .sub(want.abs().mul(2 ** -8))
+          .div(bound)
+        assert.ok(
+          off.numel === 0 || off.max().item() <= 1,
+          `${op}, ${name}: ${off.numel && off.max().item()} of the bound`,
+        )
+      }
+    }
+    for (let n = 1; n <= 1100; n++) make(n, 8).matmul(make(8, 8)) // more sizes than are kept
+  })
+})
+
 test('a captured step replayed equals the same steps run eagerly', () => {
   noGrad(() => {
     const w = keep(randn([64, 64], { device }).mul(0.1))
@@ -110,22 +168,24 @@ test('a captured step replayed equals the same steps run eagerly', () => {
 })
 
 test('numbers reach the device as they were, while it is busy and the host reuses their memory', () => {
-  const [count, length] = [200, 50_000]
+  const lengths = [50_000, 500_000] // also through pinned memory
   tidy(() => {
     const busy = randn([8192, 8192], { device })
     for (let i = 0; i < 20; i++) busy.matmul(busy)
-    const data = new Float32Array(length)
-    const sent = Array.from({ length: count }, (_, i) => {
-      data.fill(i)
-      return tensor(data, { device })
-    })
-    data.fill(-1)
-    tensor(new Float32Array(length).fill(-1)) // where a source lay
-    const seen = sent.map((t) => [t.min().item(), t.max().item()])
-    assert.deepEqual(
-      seen,
-      sent.map((_, i) => [i, i]),
-    )
+    for (const length of lengths) {
+      const data = new Float32Array(length)
+      const sent = Array.from({ length: 200 }, (_, i) => {
+        data.fill(i)
+        return tensor(data, { device })
+      })
+      data.fill(-1)
+      tensor(new Float32Array(length).fill(-1)) // where a source lay
+      const seen = sent.map((t) => [t.min().item(), t.max().item()])
+      assert.deepEqual(
+        seen,
+        sent.map((_, i) => [i, i]),
+      )
+    }
     assert.deepEqual(tensor(new Float32Array(0), [0, 3], { device }).shape, [0, 3])
   })
 })
