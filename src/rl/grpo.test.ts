@@ -194,7 +194,7 @@ for (const lossType of lossTypes) {
             config,
           )
           backward(result.loss)
-          return { loss: result.loss.item(), grad: logps.grad()!.numbers(), metrics: result.metrics() }
+          return { loss: result.loss.item(), grad: logps.grad()!.numbers(), metrics: result.measure()() }
         }),
       )
     const clean = run([0])
@@ -248,7 +248,7 @@ test('the entropy that steers is that of the tokens which the filter leaves', ()
       const { entropy, entropy_sum, entropy_tokens } = grpoLoss(
         input,
         configOf('grpo', { beta: 0, topEntropyQuantile }),
-      ).metrics()
+      ).measure()()
       return [entropy, entropy_sum, entropy_tokens].map((x) => Number(x!.toFixed(6)))
     }
     assert.deepEqual(entropyMetrics(1), [0.25, 1, 4])

@@ -79,9 +79,10 @@ export interface LossResult {
   keptRows: Tensor | null
   /** [B, 1] weights of vespo. */
   phi: Tensor | null
-  stats: Tensor
-  /** Values under TRL's names; waits for the device, once. */
-  metrics(): Record<string, number>
+  /** Computes values under TRL's names, best once backward has started; what it returns waits for the device, once. */
+  measure(): () => Record<string, number>
+  /** What they are computed from. */
+  uses: unknown
 }
 
 /** The loss of one micro-batch. */
@@ -97,15 +98,16 @@ export function grpoLoss(input: LossInput, config: LossConfig): LossResult {
     const gain = weighted(value, batch, [entropyMask, keptRows, input.sampled ?? null], config)
     const perTokenLoss = withKl(gain, kl, batch, config)
     const policyLoss = aggregate(perTokenLoss, batch, config)
-    stats.add('policy_loss', kl ? noGrad(() => aggregate(gain, batch, config)) : policyLoss) // KL is logged on its own
+    const own = () => (kl ? aggregate(gain, batch, config) : policyLoss) // KL is logged on its own
+    stats.add([gain, policyLoss], () => ({ policy_loss: own() }))
     const entropyBonus = config.entropyCoef === 0 ? null : meanEntropy(batch, entropyMask, config)
-    const own = policyLoss.div(accumulation(config))
-    const loss = entropyBonus ? own.sub(entropyBonus.mul(config.entropyCoef)) : own
+    const shared = policyLoss.div(accumulation(config))
+    const loss = entropyBonus ? shared.sub(entropyBonus.mul(config.entropyCoef)) : shared
     if (kl) stats.kl(kl, batch)
     if (batch.entropies) stats.entropy(batch.entropies, batch, entropyMask)
     const ratio = batch.ratio.detach()
     const parts = { loss, policyLoss, perTokenLoss, ratio, klPerToken: kl, entropyMask, entropyBonus, keptRows, phi }
-    return { ...parts, ...stats.finish(policyLoss) }
+    return { ...parts, measure: () => stats.measure(), uses: [batch, stats.uses] }
   })
 }
 

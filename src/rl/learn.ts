@@ -167,9 +167,10 @@ function learnGroups(
         return sum.mul(weightOf(run, task))
       })
       cuda.inFixedOrder(run.config.fixedOrder, () => backward(totals.reduce((a, b) => a.add(b))))
+      const reports = losses.map(({ measure }) => measure()) // while the device is at it
       run.meanwhile?.(groups)
       storeReferences(references)
-      return losses.map(({ report }) => report())
+      return reports.map((report) => report())
     })
   } finally {
     clearTape()
@@ -190,7 +191,7 @@ function storeReferences(references: ReadonlyMap<Group, Tensor>): void {
   for (const [group, logps] of references) group.reference = logps.array() as Float32Array
 }
 
-/** The share of one group in the loss of its task; its metrics are read on demand. */
+/** The share of one group in the loss of its task; its metrics are computed and read on demand. */
 function groupLoss(
   run: Run,
   group: Group,
@@ -198,7 +199,7 @@ function groupLoss(
   reference: Tensor | undefined, // [K, T]
   extra: Tensor | null,
   settings: LossConfig,
-): { task: Task; loss: Tensor; report: () => Learned } {
+): { task: Task; loss: Tensor; measure: () => () => Learned } {
   const { item, columns } = group
   const like = (data: Float32Array) => tensor(data, [...logps.shape], { device: logps.device })
   const sampler = samplerWeights(run.config.rl, group, logps, like)
@@ -218,12 +219,16 @@ function groupLoss(
     settings,
   )
   const loss = extra ? result.loss.add(extra.div(settings.gradientAccumulationSteps)) : result.loss
-  const report = () => {
-    const drift = group.old ? {} : samplerDrift(group, logps, like)
-    const metrics = { ...result.metrics(), ...drift, ...sampler?.metrics }
-    return { task: group.task.name, record: item.id, loss: loss.item(), metrics, extra: extra ? extra.item() : null }
+  const measure = () => {
+    const own = result.measure()
+    return () => {
+      const onHost = (data: Float32Array) => tensor(data, [...logps.shape]) // short: the device would wait for each of its calls
+      const drift = group.old ? {} : samplerDrift(group, logps.detach().to('cpu'), onHost)
+      const metrics = { ...own(), ...drift, ...sampler?.metrics }
+      return { task: group.task.name, record: item.id, loss: loss.item(), metrics, extra: extra ? extra.item() : null }
+    }
   }
-  return { task: group.task, loss, report }
+  return { task: group.task, loss, measure }
 }
 
 /** Every process reports what all of them learned, in the order of one; a loss that is not finite fails on every process. */

@@ -1,4 +1,4 @@
-import { noGrad, stack, type Tensor } from '../tensor/index.ts'
+import { stack, type Tensor, tidyNoGrad } from '../tensor/index.ts'
 
 export interface Masked {
   mask: Tensor // [B, T]
@@ -7,68 +7,69 @@ export interface Masked {
   advantages: Tensor // [B, 1]
 }
 
-/** Scalars of a loss, gathered on the device and read together. */
+/** Scalars of a loss: declared with it, computed once backward has started, on the device, and read together. */
 export class LossStats {
-  readonly #names: string[] = []
-  readonly #values: Tensor[] = []
+  readonly #values: (() => Record<string, Tensor>)[] = []
+  /** What they are computed from, beside the batch. */
+  readonly uses: (Tensor | null)[] = []
 
-  add(name: string, value: Tensor): void {
-    this.#names.push(name)
-    this.#values.push(value.detach())
+  add(uses: readonly (Tensor | null)[], values: () => Record<string, Tensor>): void {
+    this.uses.push(...uses)
+    this.#values.push(values)
   }
 
   /** Mean over unmasked tokens, or over rows for a [B, 1] value. */
   tokenMean(name: string, value: Tensor, batch: Masked): void {
-    noGrad(() => this.add(name, meanOf(value.detach().to(batch.mask.dtype), batch)))
+    this.add([value], () => ({ [name]: meanOf(value.to(batch.mask.dtype), batch) }))
   }
 
   /** Mean over tokens; and what steers an adaptive bonus: sum and count over the tokens that the entropy filter leaves. */
-  entropy(entropies: Tensor, batch: Masked & { words: Tensor }, filter: Tensor | null): void {
-    noGrad(() => {
+  entropy(value: Tensor, batch: Masked & { words: Tensor }, filter: Tensor | null): void {
+    this.add([value, filter], () => {
       const words = batch.words.to(batch.mask.dtype)
       const used = filter ? filter.mul(words) : words
-      const value = entropies.detach()
-      this.add('entropy', value.mul(words).sum().div(words.sum().clampMin(1)))
-      this.add('entropy_sum', value.mul(used).sum())
-      this.add('entropy_tokens', used.sum())
+      const entropy = value.mul(words).sum().div(words.sum().clampMin(1))
+      return { entropy, entropy_sum: value.mul(used).sum(), entropy_tokens: used.sum() }
     })
   }
 
   /** Mean over tokens, and the mean over rows of their means, over rows that have tokens. */
-  kl(kl: Tensor, batch: Masked): void {
-    noGrad(() => {
-      const value = kl.detach()
-      this.add('kl', meanOf(value, batch))
+  kl(value: Tensor, batch: Masked): void {
+    this.add([value], () => {
       const rows = batch.tokens.gt(0).to(batch.mask.dtype)
       const sum = value.mul(batch.mask).sum(-1, { keepdim: true }).div(batch.divisor).mul(rows).sum()
-      this.add('kl_mean_of_sequence_means', sum.div(rows.sum().clampMin(1)))
+      return { kl: meanOf(value, batch), kl_mean_of_sequence_means: sum.div(rows.sum().clampMin(1)) }
     })
   }
 
   /** Share of tokens (rows) whose gradient the clip removes: below `low` with A < 0, above `high` with A > 0. */
   clips(ratio: Tensor, low: number, high: number, batch: Masked): void {
-    noGrad(() => {
+    this.add([ratio], () => {
       const { dtype } = batch.mask
       const below = ratio.lt(low).logicalAnd(batch.advantages.lt(0))
       const above = ratio.gt(high).logicalAnd(batch.advantages.gt(0))
       const none = batch.tokens.eq(0)
-      this.add('clip_ratio/low_mean', meanOf(below.to(dtype), batch))
-      this.add('clip_ratio/high_mean', meanOf(above.to(dtype), batch))
-      this.add('clip_ratio/region_mean', meanOf(below.logicalOr(above).to(dtype), batch))
-      this.add('clip_ratio/low_min', rowsOf(below.to(dtype), batch).maskedFill(none, Number.POSITIVE_INFINITY).min())
-      this.add('clip_ratio/high_max', rowsOf(above.to(dtype), batch).maskedFill(none, Number.NEGATIVE_INFINITY).max())
+      return {
+        'clip_ratio/low_mean': meanOf(below.to(dtype), batch),
+        'clip_ratio/high_mean': meanOf(above.to(dtype), batch),
+        'clip_ratio/region_mean': meanOf(below.logicalOr(above).to(dtype), batch),
+        'clip_ratio/low_min': rowsOf(below.to(dtype), batch).maskedFill(none, Number.POSITIVE_INFINITY).min(),
+        'clip_ratio/high_max': rowsOf(above.to(dtype), batch).maskedFill(none, Number.NEGATIVE_INFINITY).max(),
+      }
     })
   }
 
-  finish(like: Tensor): { stats: Tensor; metrics: () => Record<string, number> } {
-    const names = this.#names
-    const stats = noGrad(() => stack([like.detach(), ...this.#values])) // [1 + n]
-    const metrics = () => {
-      const values = stats.numbers().slice(1)
+  /** Computes them; what it returns waits for the device, once. */
+  measure(): () => Record<string, number> {
+    const { names, all } = tidyNoGrad(() => {
+      const values: Record<string, Tensor> = Object.assign({}, ...this.#values.map((some) => some()))
+      return { names: Object.keys(values), all: stack(Object.values(values)) } // [n]
+    })
+    return () => {
+      const values = all.numbers()
       // infinity: the extreme of no row
       return Object.fromEntries(names.map((name, i) => [name, Number.isFinite(values[i]!) ? values[i]! : Number.NaN]))
     }
-    return { stats, metrics }
   }
 }
 

@@ -38,7 +38,7 @@ export function policyTerm(
       return { value: cappedWeight(batch, config, stats), phi: null }
     case 'vespo': {
       const phi = vespoWeight(batch, config)
-      stats.add('vespo/phi_seq_mean', phi.mean())
+      stats.add([phi], () => ({ 'vespo/phi_seq_mean': phi.mean() }))
       return { value: phi.mul(batch.advantages).mul(batch.logps).neg(), phi }
     }
     case 'gmpo':

@@ -54,7 +54,7 @@ function run(one: Case) {
     loss: [result.loss.item()],
     grad_logps: gradient(logps),
     grad_entropies: gradient(entropies),
-    metrics: result.metrics(),
+    metrics: result.measure()(),
   }
 }
 

@@ -44,7 +44,7 @@ export function checkLoss(input: JsonObject, expected: JsonObject, dtype: DType,
   c.numbers('grad_logps', tensors.logps.grad()!.numbers(), expected.grad_logps!)
   checkParts(result, expected, mask, c)
   if (expected.grad_entropies !== undefined) checkEntropyGradient(tensors.entropies!, expected.grad_entropies, c)
-  checkMetrics(result.metrics(), expected.metrics as JsonObject, c)
+  checkMetrics(result.measure()(), expected.metrics as JsonObject, c)
 }
 
 /** Values at masked positions are ours to choose (0 before exp), so only the others are compared. */

@@ -140,7 +140,7 @@ function lossOf(c: Case, logps: Tensor, refLogps: Tensor): LossResult {
 
 function lossRows(c: Case, own: LossResult): CheckRow[] {
   const given = lossOf(c, c.want.get('logps'), c.want.get('ref_logps'))
-  const metrics = own.metrics()
+  const metrics = own.measure()()
   return [
     ...scalarRow('loss of the given log-probs', given.loss.item(), c.golden.loss, lossLimit),
     ...scalarRow('loss', own.loss.item(), c.golden.loss, wholeLoss),
