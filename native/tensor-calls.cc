@@ -41,6 +41,7 @@ ENTRY(fromTyped) {
   TORCH_CHECK(t.nbytes() == size, "the array has ", size, " bytes, shape ", t.sizes(), " needs ", t.nbytes());
   if (plain && size) std::memcpy(t.data_ptr(), data, size);
   if (dtype != own) t = t.to(dtype);  // on the host: fewer bytes to the device
+  if (device.is_cuda() && t.nbytes() >= 1 << 20) t = at::empty(shape, t.options().pinned_memory(true)).copy_(t);  // by all threads
   if (!device.is_cpu()) t = t.to(device, dtype, /*non_blocking=*/true);
   buf()[0] = engine().table.put(std::move(t));
   END_CALL
@@ -52,9 +53,9 @@ ENTRY(toTyped) {
   auto [data, size] = a.bytes(0);
   at::NoGradGuard guardGrad;
   at::Tensor t = engine().table.get(buf()[0]).detach();
-  t = t.cpu().contiguous();
   TORCH_CHECK(t.nbytes() == size, "the array has ", size, " bytes, the tensor ", t.nbytes());
-  if (size) std::memcpy(data, t.data_ptr(), size);
+  if (!t.is_cpu() || !t.is_contiguous()) at::from_blob(data, t.sizes(), t.options().device(at::kCPU)).copy_(t);
+  else if (size) std::memcpy(data, t.data_ptr(), size);
   END_CALL
 }
 

@@ -81,6 +81,9 @@ export function maskHas({ counts, height }: Mask, [x, y]: readonly [number, numb
   return run % 2 === 1
 }
 
+/** Whether no pixel is inside. */
+export const isEmptyMask = ({ counts }: Mask): boolean => counts.length < 2
+
 /** Number of pixels inside. */
 export function maskArea(mask: Mask): number {
   let area = 0

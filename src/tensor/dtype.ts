@@ -20,7 +20,12 @@ export const dtypeByCode: Record<number, DType> = Object.fromEntries(
   Object.entries(dtypeCodes).map(([name, code]) => [code, name as DType]),
 )
 
-const arrays: Record<DType, { new (length: number): TypedArray; readonly BYTES_PER_ELEMENT: number }> = {
+interface ArrayKind {
+  new (of: number | SharedArrayBuffer): TypedArray
+  readonly BYTES_PER_ELEMENT: number
+}
+
+const arrays: Record<DType, ArrayKind> = {
   float32: Float32Array,
   float64: Float64Array,
   float16: Uint16Array,
@@ -33,8 +38,9 @@ const arrays: Record<DType, { new (length: number): TypedArray; readonly BYTES_P
   bool: Uint8Array,
 }
 
-export function typedArray(dtype: DType, length: number): TypedArray {
-  return new arrays[dtype](length)
+/** `shared`: other threads read it where it is. */
+export function typedArray(dtype: DType, length: number, shared = false): TypedArray {
+  return shared ? new arrays[dtype](new SharedArrayBuffer(length * itemBytes[dtype])) : new arrays[dtype](length)
 }
 
 export const itemBytes = Object.fromEntries(

@@ -85,9 +85,9 @@ export class Tensor extends TensorOps {
   }
 
   /** A copy of the elements, row-major. Waits for the device. */
-  array(): TypedArray {
+  array(shared = false): TypedArray {
     const { dtype, numel } = this.#read()
-    const out = typedArray(dtype, numel)
+    const out = typedArray(dtype, numel, shared)
     buffer[0] = this.handle
     native().toTyped(out)
     return out

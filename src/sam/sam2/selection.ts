@@ -65,7 +65,10 @@ const countNaN = (x: Tensor): number => (Number.isFinite(x.sum().item()) ? 0 : x
 
 const inside = (logits: Tensor) => logits.detach().sigmoid().gt(0.5)
 
-/** The run lengths of the same masks [B, H, W], column by column. They are computed on the logits' device, so that little comes back from it. */
+/**
+ * The run lengths of the same masks [B, H, W], column by column. They are computed on the logits' device, so that little comes back from it,
+ * and lie in shared memory: other threads read them where they are.
+ */
 export function maskRuns(logits: Tensor): Uint32Array[] {
   const [B, H, W] = logits.shape as [number, number, number]
   const [runs, counts, nan] = tidy(() => {
@@ -77,12 +80,12 @@ export function maskRuns(logits: Tensor): Uint32Array[] {
     const ends = cat([columns.ne(before), ones([B, 1], { dtype: 'bool', device: logits.device })], { dim: 1 })
     const at = ends.nonzero().select(1, 1) // [N]: pixels before which a run ends, H * W at the end of a mask
     const lengths = at.sub(at.roll([1], { dims: [0] }).remainder(H * W)).to('int32')
-    return [lengths.array() as Int32Array, ends.sum(1).numbers(), logits.detach().isnan().sum().item()]
+    return [lengths.array(true), ends.sum(1).numbers(), logits.detach().isnan().sum().item()]
   })
   maskLogits.nan += nan
   let next = 0
   return counts.map((count) => {
     next += count
-    return new Uint32Array(runs.subarray(next - count, next))
+    return new Uint32Array(runs.buffer, (next - count) * 4, count)
   })
 }

@@ -2,7 +2,7 @@
 // sampled action: with text alone all K masks would be equal and nothing would reach the mask decoder.
 import { type RandomStream, streamId } from '../../core/index.ts'
 import { type TeacherPass, teacherForce, teacherForceGroups } from '../../llm/index.ts'
-import { type Mask, maskArea } from '../../mask/index.ts'
+import { isEmptyMask, type Mask } from '../../mask/index.ts'
 import {
   type ActionColumns,
   type Densities,
@@ -218,7 +218,7 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
       groups[b]!.map((s, k) => {
         const captionPrime = s.mask ? captions[next++]! : null
         const { id, caption: reference, mask: given } = item.example
-        const mask = s.mask && maskArea(s.mask) > 0 ? s.mask : null
+        const mask = s.mask && !isEmptyMask(s.mask) ? s.mask : null
         const answer = {
           ...{ id: `${id}#${k}`, reference, given, mask, captionPrime, text: s.text },
           ...{ maskConfidence: s.confidence ?? null, record: recordContext(item) },

@@ -1,6 +1,6 @@
 // The two questions both loops ask: describe this region, find this phrase. Greedy or sampled, batched over rows.
 import { type Generated, type GenerateOptions, generate, type PromptIds } from '../../llm/index.ts'
-import { type Mask, maskArea, maskUnion } from '../../mask/index.ts'
+import { isEmptyMask, type Mask, maskUnion } from '../../mask/index.ts'
 import type { GroundedFamily } from '../../models/index.ts'
 import { cleanCaption, type MaskConfidence } from '../../rewards/index.ts'
 import { cat, tidy, tidyNoGrad } from '../../tensor/index.ts'
@@ -66,7 +66,7 @@ export function describeAll(cycle: Cycle, regions: readonly Region[]): (string |
         { caption: true },
       ).map((g) => captionOf(cycle, g.text)),
     )
-  return askSome(regions, (r) => maskArea(r.mask) > 0, texts)
+  return askSome(regions, (r) => !isEmptyMask(r.mask), texts)
 }
 
 export interface Phrase {

@@ -1,5 +1,5 @@
 // One sampled answer in numbers: its mask next to the record's, its words, its points.
-import { decodeRle, type Mask, maskArea, maskBox, maskIou, sourceOf, toDense } from '../../mask/index.ts'
+import { decodeRle, isEmptyMask, type Mask, maskArea, maskBox, maskIou, sourceOf, toDense } from '../../mask/index.ts'
 import type { MaskRle, ReadSample, SampleRef, Shown } from '../events.ts'
 
 /** A mask of at least this share of the image covers everything. */
@@ -118,7 +118,7 @@ function placeOf(text: string, points: Extract<Shown, { kind: 'points' }> | unde
     return cells.length > 0 ? cells.sort().join(' ') : 'no point'
   }
   if (!made) return text === '' ? null : text
-  return maskArea(made) === 0
+  return isEmptyMask(made)
     ? 'empty'
     : boxOf(made)
         .map((v, i) => cell(v, i % 2 ? made.height : made.width))
