@@ -34,6 +34,7 @@ export type RunLog = Pick<
   | 'samples'
   | 'sampleBytes'
   | 'hasImage'
+  | 'imageName'
   | 'image'
   | 'stop'
   | 'position'
@@ -67,6 +68,7 @@ const silent: RunLog = {
   samples() {},
   sampleBytes: 0,
   hasImage: () => true,
+  imageName: () => '',
   image: () => '',
   stop() {},
   position: () => ({ events: 0, samples: 0 }),

@@ -3,7 +3,7 @@ import type { World } from '../distributed/index.ts'
 import { encodePng, type RgbImage } from '../image/index.ts'
 import type { Group, Shown } from '../rl/index.ts'
 import type { WorkItem } from '../tasks/index.ts'
-import type { AlarmWatch, MaskRle, RunWriter, Sample } from '../tracking/index.ts'
+import { type AlarmWatch, type MaskRle, prepareLine, type RunWriter, type Sample } from '../tracking/index.ts'
 import type { Notices } from './notices.ts'
 
 function shownAs<T>(shown: readonly Shown[], kind: Shown['kind'], by: Shown['by']): T | undefined {
@@ -12,7 +12,7 @@ function shownAs<T>(shown: readonly Shown[], kind: Shown['kind'], by: Shown['by'
 
 interface SamplesOf {
   world: World
-  writer: Pick<RunWriter, 'samples' | 'hasImage' | 'image' | 'sampleBytes'>
+  writer: Pick<RunWriter, 'samples' | 'hasImage' | 'image' | 'imageName' | 'sampleBytes'>
   config: { samplesMiB: number }
   notices: Pick<Notices, 'report'>
   alarms: AlarmWatch
@@ -23,15 +23,19 @@ const preparedRows = new WeakMap<Group, readonly Sample[]>()
 const preparedPngs = new WeakMap<RgbImage, Promise<Uint8Array>>()
 
 /** Everything that `writeSamples` does with groups that have their scores, except the writing. Returns the new rows. */
-export function prepareSamples(groups: readonly Group[], step: number, run: Omit<SamplesOf, 'world' | 'notices'>) {
-  const { alarms, writer, config } = run
+export function prepareSamples(groups: readonly Group[], step: number, run: Omit<SamplesOf, 'notices'>) {
+  const { alarms, world, writer, config } = run
   if (writer.sampleBytes >= config.samplesMiB * 2 ** 20) return []
   const fresh = groups.filter((group) => group.replies.length > 0 && !preparedRows.has(group))
   return fresh.flatMap((group) => {
     if (!writer.hasImage(group.item.id)) void pngOf((group.item as WorkItem).example.image)
-    const rows = samplesOf(group, step)
+    const image = writer.imageName(group.item.id)
+    const rows = samplesOf(group, step).map((row) => ({ ...row, image }))
     preparedRows.set(group, rows)
-    for (const row of rows) alarms.traitsOf(row)
+    for (const row of rows) {
+      alarms.traitsOf(row)
+      if (world.size === 1) prepareLine(row) // otherwise a copy of it is written
+    }
     return rows
   })
 }

@@ -1,5 +1,5 @@
 import { diskTrouble, log } from '../core/index.ts'
-import { encodeLine, JsonLines } from './json-lines.ts'
+import { JsonLines, lineBytes } from './json-lines.ts'
 
 /** Lines that wait for room take at most this much memory; what comes after is counted and dropped. */
 const maxWaitingBytes = 64 * 2 ** 20
@@ -9,7 +9,7 @@ const maxWaitingBytes = 64 * 2 ** 20
  * go out with the next line that can. Steps cost more than log lines.
  */
 export class BufferedLines extends JsonLines {
-  #waiting: string[] = []
+  #waiting: Buffer[] = []
   #waitingBytes = 0
   /** Lines for which not even memory was left; they are nowhere. */
   lost = 0
@@ -27,10 +27,10 @@ export class BufferedLines extends JsonLines {
 
   /** How many earlier lines went out with these: 0 on a disk with room. */
   put(...values: readonly unknown[]): number {
-    const lines = values.map(encodeLine)
+    const lines = values.map(lineBytes)
     const late = this.#waiting.length
     try {
-      this.appendText([...this.#waiting, ...lines].join(''))
+      this.appendBytes([...this.#waiting, ...lines])
     } catch (error) {
       const reason = diskTrouble(error)
       if (!reason) throw error
@@ -42,7 +42,7 @@ export class BufferedLines extends JsonLines {
     return late
   }
 
-  #keep(lines: readonly string[], reason: string): void {
+  #keep(lines: readonly Buffer[], reason: string): void {
     if (this.#waiting.length === 0) {
       log.warn(`${this.path}: ${reason}; its lines wait in memory and the run continues: check the disk`)
     }

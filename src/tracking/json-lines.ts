@@ -23,6 +23,15 @@ export function encodeJson(value: unknown): string {
 
 export const encodeLine = (value: unknown) => `${encodeJson(value)}\n`
 
+const prepared = new WeakMap<object, Buffer>()
+
+/** Encodes what `lineBytes` will be asked for, which must not change until then. */
+export function prepareLine(value: object): void {
+  prepared.set(value, lineBytes(value))
+}
+
+export const lineBytes = (value: unknown): Buffer => prepared.get(value as object) ?? Buffer.from(encodeLine(value))
+
 /** The number that `encodeLine` wrote; undefined if it wrote none. */
 export function decodeNumber(value: unknown): number | undefined {
   if (typeof value === 'number') return value
@@ -121,13 +130,13 @@ export class JsonLines {
   }
 
   append(...values: readonly unknown[]): void {
-    this.appendText(values.map(encodeLine).join(''))
+    this.appendBytes(values.map(lineBytes))
   }
 
   /** Lines that are encoded already, each with its newline. */
-  appendText(text: string): void {
+  appendBytes(lines: readonly Buffer[]): void {
     assert(this.#fd >= 0, `${this.path} is open`)
-    const bytes = Buffer.from(text)
+    const bytes = Buffer.concat(lines)
     try {
       writeAll(this.#fd, bytes, this.#size)
     } catch (error) {

@@ -184,7 +184,12 @@ export class RunWriter {
     return (statSync(this.#imagePath(id), { throwIfNoEntry: false })?.size ?? 0) > 0
   }
 
-  /** Keeps a record's image for the report, once; returns its name for `Sample.image`. Bytes are PNG. */
+  /** `Sample.image` of a record. */
+  imageName(id: string): string {
+    return basename(this.#imagePath(id))
+  }
+
+  /** Keeps a record's image for the report, once; returns its name. Bytes are PNG. */
   image(id: string, png: () => Uint8Array): string {
     const path = this.#imagePath(id)
     if (!this.hasImage(id)) {
@@ -192,7 +197,7 @@ export class RunWriter {
       const bytes = png()
       inRoom(path, bytes.length, () => atomicWrite(path, bytes, false))
     }
-    return basename(path)
+    return this.imageName(id)
   }
 
   stop(step: number, reason: string): void {
