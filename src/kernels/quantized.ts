@@ -12,7 +12,7 @@ export interface QuantizedMatrix {
 
 /** A product of low rank that is added, of matrices whose features are one after the other. */
 export interface LowRank {
-  inputs: Tensor // bfloat16 [R, parts * r], r a multiple of 16; for a wide matrix [K, parts * r]
+  inputs: Tensor // bfloat16 [R, parts * r], r a multiple of 16; for a wide matrix [parts * r, K]
   factors: Tensor // bfloat16 [N, r]
   /** Features of each part, up to three of them, multiples of 16 but for the last. */
   parts: readonly number[]

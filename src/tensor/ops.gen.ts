@@ -704,6 +704,10 @@ let f__foreach_add__Scalar: OpFunction = (...a) => {
   f__foreach_add__Scalar = op('_foreach_add_.Scalar')
   return f__foreach_add__Scalar(...a)
 }
+let f__foreach_mul_Scalar: OpFunction = (...a) => {
+  f__foreach_mul_Scalar = op('_foreach_mul.Scalar')
+  return f__foreach_mul_Scalar(...a)
+}
 let f__foreach_mul__Scalar: OpFunction = (...a) => {
   f__foreach_mul__Scalar = op('_foreach_mul_.Scalar')
   return f__foreach_mul__Scalar(...a)
@@ -1366,6 +1370,9 @@ export function _foreachAdd_(a0?: unknown, a1?: unknown, a2?: unknown): unknown 
   if (Array.isArray(a0) && a0[0] instanceof Handle && Array.isArray(a1) && a1[0] instanceof Handle)
     return f__foreach_add__List(a0, a1, a2) as never
   return f__foreach_add__Scalar(a0, a1, a2) as never
+}
+export function _foreachMul(self: readonly Tensor[], scalar: Scalar): Tensor[] {
+  return f__foreach_mul_Scalar(self, scalar) as Tensor[]
 }
 export function _foreachMul_(self: readonly Tensor[], scalar: Scalar): void
 export function _foreachMul_(self: readonly Tensor[], other: readonly Tensor[]): void

@@ -3,7 +3,7 @@
 // R rows, N features, K columns, r rank.
 import { maxQuantizedRows, type QuantizedMatrix, quantizedProduct, widen } from '../../../kernels/index.ts'
 import { type Linear, type Pack, packedWeight } from '../../../nn/index.ts'
-import { cat, empty, keep, type Tensor, tidy, tidyNoGrad, zeros } from '../../../tensor/index.ts'
+import { _foreachMul, cat, copyAll, empty, keep, type Tensor, tidy, tidyNoGrad, zeros } from '../../../tensor/index.ts'
 
 /** Whether a layer's adapter takes part. */
 export const adapted = (linear: Linear): boolean => linear.lora_A !== undefined && linear.adapter?.enabled === true
@@ -18,6 +18,19 @@ export function rankOf(linears: readonly Linear[]): number {
 interface Factors {
   down: Tensor // [parts * r, K], times the adapters' scale
   up: Tensor // [N, r]
+  /** The place of each adapter in them. */
+  places: readonly { linear: Linear; down: Tensor; up: Tensor }[]
+}
+
+/** Takes the adapters' values as they are now. */
+export function refresh(products: readonly QuantizedProduct[]): void {
+  const places = products.flatMap(({ places }) => places)
+  if (places.length === 0) return
+  const values = (name: 'lora_A' | 'lora_B') => places.map(({ linear }) => linear[name]!.weight)
+  tidyNoGrad(() => {
+    const scaled = _foreachMul(values('lora_A'), places[0]!.linear.adapter!.scale) // all adapters have one
+    copyAll([...places.map(({ down }) => down), ...places.map(({ up }) => up)], [...scaled, ...values('lora_B')])
+  })
 }
 
 /** The product with the matrices of a pack, which lie together. Its tensors are its own, but for the numbers. */
@@ -37,23 +50,8 @@ export class QuantizedProduct {
     this.#factors = pack.some(adapted) ? this.#roomForFactors() : null
   }
 
-  /** Takes the adapters' values as they are now. */
-  refresh(): void {
-    if (!this.#factors) return
-    const { down, up } = this.#factors
-    let feature = 0
-    tidyNoGrad(() => {
-      this.#pack.forEach((linear, i) => {
-        const features = linear.weight.size(0)
-        if (adapted(linear)) {
-          const [A, B] = [linear.lora_A!.weight, linear.lora_B!.weight]
-          const rank = A.size(0)
-          down.narrow(0, i * this.#rank, rank).copy_(A.mul(linear.adapter!.scale))
-          up.narrow(0, feature, features).narrow(1, 0, rank).copy_(B)
-        }
-        feature += features
-      })
-    })
+  get places(): Factors['places'] {
+    return this.#factors?.places ?? []
   }
 
   /** [R, K] -> [R, N] */
@@ -70,7 +68,7 @@ export class QuantizedProduct {
 
   /** The wide matrix exists for this product only, with the adapters in it. */
   #ofMany(x: Tensor, bias: Tensor | null): Tensor {
-    const low = this.#lowRank((down) => down.t().contiguous())
+    const low = this.#lowRank((down) => down)
     return x.linear(widen(this.#matrix, low), { bias })
   }
 
@@ -84,10 +82,23 @@ export class QuantizedProduct {
     const { numbers, scale } = this.#matrix
     const [features, columns] = [numbers.size(0), this.#pack[0]!.inFeatures]
     const make = (...shape: number[]) => keep(zeros(shape, { device: scale.device, dtype: scale.dtype }))
-    return { down: make(this.#pack.length * this.#rank, columns), up: make(features, this.#rank) }
+    const [down, up] = [make(this.#pack.length * this.#rank, columns), make(features, this.#rank)]
+    let feature = 0
+    const places = this.#pack.flatMap((linear, i) => {
+      const [from, own] = [feature, linear.weight.size(0)]
+      feature += own
+      if (!adapted(linear)) return []
+      const rank = linear.lora_A!.weight.size(0)
+      const place = () => [down.narrow(0, i * this.#rank, rank), up.narrow(0, from, own).narrow(1, 0, rank)] as const
+      const [lower, upper] = tidyNoGrad(place)
+      return [{ linear, down: keep(lower), up: keep(upper) }]
+    })
+    return { down, up, places }
   }
 
   dispose(): void {
-    for (const t of [...Object.values(this.#matrix), ...Object.values(this.#factors ?? {})]) t.dispose()
+    const { down, up, places } = this.#factors ?? { places: [] }
+    const own = [...Object.values(this.#matrix), down, up, ...places.flatMap((place) => [place.down, place.up])]
+    for (const t of own) t?.dispose()
   }
 }

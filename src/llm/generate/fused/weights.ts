@@ -13,7 +13,7 @@ import {
 import { cat, keep, type Tensor, tidyNoGrad, zeros } from '../../../tensor/index.ts'
 import type { FusedLayer } from '../../causal-lm.ts'
 import type { Decoder } from '../../model.ts'
-import { adapted, QuantizedProduct, rankOf } from './quantized-product.ts'
+import { adapted, QuantizedProduct, rankOf, refresh } from './quantized-product.ts'
 
 export interface LayerWeights {
   inputNorm: Tensor
@@ -165,7 +165,7 @@ export function currentWeights(decoder: Decoder): FusedWeights {
   if (known && known.of !== of) freeWeights(known.weights)
   const weights = known?.of === of ? known.weights : fusedWeights(decoder)
   current.set(decoder, { of, weights })
-  for (const { quantized } of weights.layers) for (const product of Object.values(quantized ?? {})) product.refresh()
+  for (const { quantized } of weights.layers) refresh(Object.values(quantized ?? {}))
   return weights
 }
 
