@@ -1,7 +1,7 @@
 // Drifts that are tricks rather than learning. The table is the only place of the thresholds; docs/watch.md repeats it, tested.
 import type { EvalEvent, SampleRef } from '../events.ts'
 import { apartFrom, fewRecords } from '../statistics.ts'
-import { examplesOf, groupedBy, type ItemName, type Items, itemKinds, itemsOf } from './items.ts'
+import { examplesOf, groupedBy, type ItemName, itemKinds } from './items.ts'
 import type { Traits } from './traits.ts'
 
 /** Steps with samples at the start and at the end that are compared. */
@@ -83,9 +83,13 @@ export const alarmText = ({ text, advice }: Alarm) => (advice === '' ? text : `$
 /** Prefix of an alarm's kind in warnings. */
 export const alarmPrefix = 'alarm/'
 
-function crosses({ side, limit, change }: AlarmRule, unit: string, before: number, after: number): boolean {
+function crosses({ item, side, limit, change }: AlarmRule, first: readonly Traits[], last: readonly Traits[]): boolean {
+  const { unit, of } = itemKinds[item]
+  const after = of(last)
+  if (!(side === 'above' ? after >= limit : after <= limit)) return false
+  const before = of(first)
   const [far, moved] = unit === 'ratio' ? [after / before, change] : [1 + after - before, 1 + change]
-  return side === 'above' ? after >= limit && far >= moved : after <= limit && far <= 1 / moved
+  return side === 'above' ? far >= moved : far <= 1 / moved
 }
 
 /** Whether the mean over groups is higher by more than two standard errors. */
@@ -111,26 +115,31 @@ export function valueText(name: ItemName | 'entropy', value: number): string {
 /** Alarms of one task: its first answers against its last ones. */
 export function alarmsOf(first: readonly Traits[], last: readonly Traits[]): Alarm[] {
   if (new Set(last.map(({ id }) => id)).size < fewestRecords || first.length === 0) return []
-  const [before, after] = [itemsOf(first), itemsOf(last)]
-  const isAlone = rises('reward', first, last) && !rises('iou', first, last)
+  const isAlone = () => rises('reward', first, last) && !rises('iou', first, last)
   return Object.entries(alarmRules).flatMap(([kind, rule]) => {
     const { item, side, rewardAlone, advice } = rule
-    if (!crosses(rule, itemKinds[item].unit, before[item], after[item]) || (rewardAlone && !isAlone)) return []
+    if (!crosses(rule, first, last) || (rewardAlone && !isAlone())) return []
     const examples = examplesOf(item, last, side === 'above')
     const step = Math.max(...last.map((one) => one.step))
     const task = last[0]!.loop
-    const text = describe(task, item, before, after, examples)
+    const text = describe(item, first, last, examples)
     return [{ kind, task, step, text, advice, samples: examples.slice(0, shownSamples).map(refOf) }]
   })
 }
 
 const refOf = ({ step, loop, id, k }: Traits): SampleRef => ({ step, loop, id, k })
 
-function describe(task: string, item: ItemName, before: Items, after: Items, examples: readonly Traits[]): string {
-  const value = (name: ItemName) => `${valueText(name, before[name])} to ${valueText(name, after[name])}`
+function describe(
+  item: ItemName,
+  first: readonly Traits[],
+  last: readonly Traits[],
+  examples: readonly Traits[],
+): string {
+  const value = (name: ItemName) =>
+    [first, last].map((window) => valueText(name, itemKinds[name].of(window))).join(' to ')
   const records = [...new Set(examples.map(({ id }) => id))]
   const named = `${records.slice(0, shownSamples).join(', ')}${records.length > shownSamples ? ` and ${records.length - shownSamples} more` : ''}`
-  return `${task}: ${itemKinds[item].title}: ${value(item)}, reward ${value('reward')}; records ${named}`
+  return `${last[0]!.loop}: ${itemKinds[item].title}: ${value(item)}, reward ${value('reward')}; records ${named}`
 }
 
 /** A held-out metric whose interval is below the first one's, while the reward of the samples rises. */
