@@ -3,7 +3,7 @@
 import type { Example } from '../data/index.ts'
 import { encodePng } from '../image/index.ts'
 import { type Evaluator, type RecordScore, recordRatios } from '../tasks/index.ts'
-import { followWhole, type Interval, type Sample } from '../tracking/index.ts'
+import { followWhole, type Interval, imageName, type Sample } from '../tracking/index.ts'
 import type { RunLog } from './folder.ts'
 
 /** Records that gained, and that lost, whose images are kept. */
@@ -63,14 +63,8 @@ export class EvaluationLog {
     const change = ({ id, total }: Sample) => (total ?? Number.NaN) - (this.#first.get(id) ?? Number.NaN)
     const moved = rows.filter((row) => Math.abs(change(row)) > 0).sort((a, b) => change(b) - change(a))
     const wanted = new Set([...moved.slice(0, keptImages), ...moved.slice(-keptImages)].map(({ id }) => id))
-    const images = new Map<string, string>()
-    for (const { id, image } of this.#run.heldOut.filter((example) => wanted.has(example.id))) {
-      const png = await encodePng(image)
-      images.set(
-        id,
-        this.#run.writer.image(id, () => png),
-      )
-    }
-    return rows.map((row) => (images.has(row.id) ? { ...row, image: images.get(row.id)! } : row))
+    for (const { id, image } of this.#run.heldOut.filter((example) => wanted.has(example.id)))
+      this.#run.writer.image(id, await encodePng(image))
+    return rows.map((row) => (wanted.has(row.id) ? { ...row, image: imageName(row.id) } : row))
   }
 }

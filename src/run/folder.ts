@@ -34,7 +34,6 @@ export type RunLog = Pick<
   | 'samples'
   | 'sampleBytes'
   | 'hasImage'
-  | 'imageName'
   | 'image'
   | 'stop'
   | 'position'
@@ -67,9 +66,8 @@ const silent: RunLog = {
   checkpoint() {},
   samples() {},
   sampleBytes: 0,
-  hasImage: () => true,
-  imageName: () => '',
-  image: () => '',
+  hasImage: () => false,
+  image() {},
   stop() {},
   position: () => ({ events: 0, samples: 0 }),
   trackerAway: null,

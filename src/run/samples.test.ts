@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { alone, type World } from '../distributed/index.ts'
 import type { Group } from '../rl/index.ts'
-import { AlarmWatch, lineBytes, type Sample } from '../tracking/index.ts'
-import { prepareSamples, writeSamples } from './samples.ts'
+import { imageName, type Sample, type SampleLine } from '../tracking/index.ts'
+import { SampleLog } from './samples.ts'
 
 /** A group of two samples, and how often its samples were shown. */
 function groupOf(id: string): { group: Group; shown: () => number } {
@@ -25,39 +25,47 @@ function groupOf(id: string): { group: Group; shown: () => number } {
   return { group: group as unknown as Group, shown: () => count }
 }
 
-function runFolder(samplesMiB = 1) {
-  const written: Sample[] = []
+/** What a log writes, as it is in the folder. */
+function folderOf({ samplesMiB = 1, world = alone }: { samplesMiB?: number; world?: World } = {}) {
+  const lines: string[] = []
   const images = new Map<string, Uint8Array>()
+  const notices: string[] = []
   const writer = {
-    ...{
-      sampleBytes: 0,
-      hasImage: (id: string) => images.has(id),
-      samples: (some: readonly Sample[]) => written.push(...some),
+    get sampleBytes() {
+      return Buffer.byteLength(lines.join(''))
     },
-    imageName: (id: string) => `${id}.png`,
-    image: (id: string, png: () => Uint8Array) => {
-      if (!images.has(id)) images.set(id, png())
-      return `${id}.png`
+    samples: (some: readonly (Sample | SampleLine)[]) => {
+      for (const one of some) lines.push(Buffer.from((one as SampleLine).line).toString())
     },
+    hasImage: (id: string) => images.has(id),
+    image: (id: string, png: Uint8Array) => void (images.has(id) || images.set(id, png)),
   }
-  const plain = { world: alone, writer, config: { samplesMiB }, notices: { report: () => undefined } }
-  return { ...plain, alarms: new AlarmWatch(), written, images }
+  const report = ({ kind }: { kind: string }) => void notices.push(kind)
+  const log = new SampleLog({ world, writer, config: { samplesMiB }, notices: { report } })
+  return { log, lines, images, notices, rows: () => lines.map((line) => JSON.parse(line) as Sample) }
 }
 
 test('samples that were prepared while a step learned are the same as others, and computed once', async () => {
-  const [plain, prepared] = [runFolder(), runFolder()]
+  const [plain, prepared] = [folderOf(), folderOf()]
   const [one, other] = [groupOf('a'), groupOf('a')]
-  await writeSamples([one.group], 3, plain)
-  const rows = prepareSamples([other.group], 3, prepared)
-  assert.deepEqual([prepared.written, prepared.images.size], [[], 0], 'nothing is written yet')
-  const samples = await writeSamples([other.group], 3, prepared)
-  const lines = (folder: typeof plain) => folder.written.map((row) => lineBytes(row).toString())
-  assert.deepEqual(lines(prepared), lines(plain))
+  const traits = await plain.log.write([one.group], 3)
+  prepared.log.prepare([other.group], 3)
+  prepared.log.prepare([other.group], 3)
+  assert.deepEqual([prepared.lines, prepared.images.size], [[], 0], 'nothing is written yet')
+  assert.deepEqual(await prepared.log.write([other.group], 3), traits)
+  assert.deepEqual(prepared.lines, plain.lines)
   assert.deepEqual(prepared.images, plain.images)
   assert.deepEqual([one.shown(), other.shown()], [2, 2])
-  assert.ok(
-    samples.every((sample, i) => sample === rows[i]),
-    'what is known of a row is known of its sample',
+  assert.deepEqual(
+    plain.rows().map(({ step, loop, id, k, text, image }) => [step, loop, id, k, text, image]),
+    [0, 1].map((k) => [3, 'loop1', 'a', k, `a ${k}`, imageName('a')]),
+  )
+  assert.deepEqual(
+    traits.map(({ values, k }) => [k, values.reward]),
+    [
+      [0, 0],
+      [1, 1],
+    ],
   )
 })
 
@@ -70,38 +78,71 @@ test('a sample has the mask of the policy before that of the EMA copy, all log-p
     { text: 'y', ids: Int32Array.of(1), logps: Float32Array.of(-2), finished: true },
   ]
   const task = { name: 'loop1', shown: (_: unknown, { text }: Sample) => (text === 'x' ? shown : shown.slice(0, 2)) }
-  const rows = await writeSamples([{ ...group, task, samples } as unknown as Group], 3, runFolder())
+  const { log, rows } = folderOf()
+  await log.write([{ ...group, task, samples } as unknown as Group], 3)
   assert.deepEqual(
-    rows.map(({ made, madeBy, given, logp, length, truncated }) => [made!.counts, madeBy, given!.counts, logp, length, truncated]),
+    rows().map(({ made, madeBy, given, logp, length, truncated }) => [made!.counts, madeBy, given!.counts, logp, length, truncated]),
     [['p', 'policy', 'r', -1.75, 3, true], ['e', 'ema', 'r', -2, 1, undefined]],
   ) // biome-ignore format: one line
 })
 
 test('what is written, has no replies or finds no room is not prepared', async () => {
-  const [folder, full] = [runFolder(), runFolder(0)]
+  const [folder, full] = [folderOf(), folderOf({ samplesMiB: 0 })]
   const [one, other] = [groupOf('a'), groupOf('b')]
-  await writeSamples([one.group], 1, folder)
-  assert.deepEqual(prepareSamples([one.group, { ...other.group, replies: [] }], 2, folder), [])
-  assert.deepEqual(prepareSamples([other.group], 2, full), [])
-  assert.equal(other.shown(), 0)
+  await folder.log.write([one.group], 1)
+  folder.log.prepare([one.group, { ...other.group, replies: [] }], 2)
+  full.log.prepare([other.group], 2)
+  assert.deepEqual(await full.log.write([other.group], 2), [])
+  assert.deepEqual([one.shown(), other.shown(), full.lines], [2, 0, []])
 })
 
-test('what a process has read of its samples goes to the one that writes them', async () => {
-  const [folder, one, other] = [runFolder(), groupOf('a'), groupOf('b')]
-  const theirs = new AlarmWatch()
-  const rows = prepareSamples([other.group], 3, { ...folder, alarms: theirs })
-  const traits = rows.map((row) => ({ ...theirs.traitsOf(row), words: ['read', 'there'] }))
-  const second = { own: [null, rows], traits: [null, traits], pngs: [['b', Uint8Array.of(1)]] }
-  const gather = async (value: object) => structuredClone('own' in value ? [value, second] : [value, value])
-  const world = { ...alone, size: 2, gather } as World
-  const samples = await writeSamples([one.group, { ...other.group, replies: [] }], 3, { ...folder, world })
-  assert.deepEqual(
-    samples.map((sample) => [sample.id, folder.alarms.traitsOf(sample).words.join(' ')]),
-    [
-      ['a', 'a 0'],
-      ['a', 'a 1'],
-      ['b', 'read there'],
-      ['b', 'read there'],
-    ],
-  )
+/** Two processes whose gathers meet. */
+function worlds(): [World, World] {
+  const calls: unknown[][] = [[], []]
+  const waiting: (() => void)[] = []
+  return [0, 1].map((rank) => {
+    const gather = async (value: unknown) => {
+      const at = calls[rank]!.push(structuredClone(value)) - 1
+      if (calls[1 - rank]!.length <= at) await new Promise<void>((go) => waiting.push(go))
+      for (const go of waiting.splice(0)) go()
+      return [calls[0]![at], calls[1]![at]]
+    }
+    return { ...alone, size: 2, rank, gather } as World
+  }) as [World, World]
+}
+
+test('rank 0 writes what each process has encoded, in the order of the records; a picture travels once', async () => {
+  const [first, second] = worlds()
+  const [folder, other] = [folderOf({ world: first }), folderOf({ world: second })]
+  const [a, b] = [groupOf('a').group, groupOf('b').group]
+  const theirs = (group: Group): Group => ({ ...group, replies: [] })
+  for (const step of [1, 2]) {
+    const groups = [{ ...b }, { ...a }] as [Group, Group]
+    const own = [theirs(groups[0]), groups[1]]
+    folder.log.prepare(own, step)
+    const [traits, none] = await Promise.all([
+      folder.log.write(own, step),
+      other.log.write([groups[0], theirs(groups[1])], step),
+    ])
+    assert.deepEqual(traits.map(({ id, k }) => `${id}${k}`), ['b0', 'b1', 'a0', 'a1']) // biome-ignore format: one line
+    assert.deepEqual(none, [])
+    if (step === 1) assert.ok(folder.images.delete('b'))
+  }
+  assert.deepEqual(folder.rows().map(({ step, text, image }) => [step, text, image]), [1, 2].flatMap((step) =>
+    ['b 0', 'b 1', 'a 0', 'a 1'].map((text) => [step, text, imageName(text[0]!)]))) // biome-ignore format: one line
+  assert.deepEqual([[...folder.images.keys()], other.lines], [['a'], []])
+})
+
+test('a full samples file is noticed by every process, a step later by those that do not write', async () => {
+  const [first, second] = worlds()
+  const samplesMiB = 100 / 2 ** 20
+  const [folder, other] = [folderOf({ world: first, samplesMiB }), folderOf({ world: second, samplesMiB })]
+  const counts: number[] = []
+  for (const step of [1, 2, 3]) {
+    const { group, shown } = groupOf('a')
+    await Promise.all([folder.log.write([{ ...group, replies: [] }], step), other.log.write([group], step)])
+    counts.push(shown())
+  }
+  assert.deepEqual(counts, [2, 2, 0])
+  assert.deepEqual([folder.lines.length, folder.notices], [2, ['samples-full']])
 })

@@ -3,7 +3,16 @@ import type { World } from '../distributed/index.ts'
 import { encodePng, type RgbImage } from '../image/index.ts'
 import type { Group, Shown } from '../rl/index.ts'
 import type { WorkItem } from '../tasks/index.ts'
-import { type AlarmWatch, type MaskRle, prepareLine, type RunWriter, type Sample } from '../tracking/index.ts'
+import {
+  imageName,
+  lineBytes,
+  type MaskRle,
+  type RunWriter,
+  type Sample,
+  type SampleLine,
+  type Traits,
+  traitsOf,
+} from '../tracking/index.ts'
 import type { Notices } from './notices.ts'
 
 function shownAs<T>(shown: readonly Shown[], kind: Shown['kind'], by: Shown['by']): T | undefined {
@@ -12,82 +21,104 @@ function shownAs<T>(shown: readonly Shown[], kind: Shown['kind'], by: Shown['by'
 
 interface SamplesOf {
   world: World
-  writer: Pick<RunWriter, 'samples' | 'hasImage' | 'image' | 'imageName' | 'sampleBytes'>
+  writer: Pick<RunWriter, 'samples' | 'hasImage' | 'image' | 'sampleBytes'>
   config: { samplesMiB: number }
   notices: Pick<Notices, 'report'>
-  alarms: AlarmWatch
 }
 
-/** Rows of groups and pictures of records that were prepared; those that are written stay as an empty list. */
-const preparedRows = new WeakMap<Group, readonly Sample[]>()
-const preparedPngs = new WeakMap<RgbImage, Promise<Uint8Array>>()
+/** A sample as it is written and as the alarms see it: what it takes to encode it is done by the process that has it. */
+interface Row extends SampleLine {
+  traits: Traits
+}
 
-/** Everything that `writeSamples` does with groups that have their scores, except the writing. Returns the new rows. */
-export function prepareSamples(groups: readonly Group[], step: number, run: Omit<SamplesOf, 'notices'>) {
-  const { alarms, world, writer, config } = run
-  if (writer.sampleBytes >= config.samplesMiB * 2 ** 20) return []
-  const fresh = groups.filter((group) => group.replies.length > 0 && !preparedRows.has(group))
-  return fresh.flatMap((group) => {
-    if (!writer.hasImage(group.item.id)) void pngOf((group.item as WorkItem).example.image)
-    const image = writer.imageName(group.item.id)
-    const rows = samplesOf(group, step).map((row) => ({ ...row, image }))
-    preparedRows.set(group, rows)
-    for (const row of rows) {
-      alarms.traitsOf(row)
-      if (world.size === 1) prepareLine(row) // otherwise a copy of it is written
+/** The samples and pictures of a run on their way to its folder. */
+export class SampleLog {
+  readonly #run: SamplesOf
+  /** Of groups that were prepared; those that are written stay as an empty list. */
+  readonly #rows = new WeakMap<Group, readonly Row[]>()
+  readonly #pngs = new WeakMap<RgbImage, Promise<Uint8Array>>()
+  /** Records whose picture was sent since the start. */
+  readonly #pictured = new Set<string>()
+  #isFull = false
+
+  constructor(run: SamplesOf) {
+    this.#run = run
+  }
+
+  /** The size that a resume finds is the size it was: a run that was disturbed keeps the same samples. */
+  get #hasRoom(): boolean {
+    const { config, writer } = this.#run
+    return !this.#isFull && writer.sampleBytes < config.samplesMiB * 2 ** 20
+  }
+
+  /** Everything that `write` does with groups that have their scores, except the writing. */
+  prepare(groups: readonly Group[], step: number): void {
+    if (!this.#hasRoom) return
+    for (const group of groups) {
+      if (group.replies.length === 0 || this.#rows.has(group)) continue
+      if (this.#lacksImage(group)) void this.#pngOf(group)
+      this.#rows.set(group, rowsOf(group, step))
     }
-    return rows
+  }
+
+  /** Each process reports the groups whose replies it has, with pictures that may not be kept yet; rank 0 writes and returns them in order. */
+  async write(groups: readonly Group[], step: number): Promise<Traits[]> {
+    const { notices, world, writer } = this.#run
+    if (this.#isFull || (world.size === 1 && !this.#hasRoom)) return []
+    const mine = groups.map((group) => this.#hasRoom && group.replies.length > 0)
+    const own = groups.map((group, at) => (mine[at] ? (this.#rows.get(group) ?? rowsOf(group, step)) : null))
+    const pngs = await this.#encode(groups.filter((group, at) => mine[at] && this.#lacksImage(group)))
+    const shares = await world.gather({ isFull: !this.#hasRoom, own, pngs })
+    this.#isFull = shares[0]!.isFull
+    for (const group of groups) {
+      this.#rows.set(group, [])
+      this.#pictured.add(group.item.id)
+    }
+    if (world.rank > 0 || this.#isFull) return []
+    for (const [id, png] of shares.flatMap((share) => share.pngs)) writer.image(id, png)
+    const written = groups.map((_, at) => shares.flatMap((share) => share.own[at] ?? []))
+    for (const rows of written) writer.samples(rows)
+    const text = `samples.jsonl has reached samplesMiB (${this.#run.config.samplesMiB}): no more samples are kept`
+    if (!this.#hasRoom) notices.report({ kind: 'samples-full', text })
+    return written.flatMap((rows) => rows.map(({ traits }) => traits))
+  }
+
+  /** Rank 0 sees the folder; what the others sent is there. */
+  #lacksImage({ item }: Group): boolean {
+    const { world, writer } = this.#run
+    return world.rank === 0 ? !writer.hasImage(item.id) : !this.#pictured.has(item.id)
+  }
+
+  /** By record, of which several groups may be. */
+  #encode(groups: readonly Group[]): Promise<(readonly [string, Uint8Array])[]> {
+    const byRecord = new Map(groups.map((group) => [group.item.id, group]))
+    return Promise.all(
+      Array.from(byRecord, async ([id, group]) => {
+        const png = await this.#pngOf(group)
+        this.#pngs.delete(imageOf(group))
+        return [id, png] as const
+      }),
+    )
+  }
+
+  /** Encoded by another thread, which begins at once. */
+  #pngOf(group: Group): Promise<Uint8Array> {
+    const image = imageOf(group)
+    const png = this.#pngs.get(image) ?? encodePng(image)
+    this.#pngs.set(image, png)
+    png.catch(() => undefined) // an error is met where it is awaited
+    return png
+  }
+}
+
+const imageOf = ({ item }: Group): RgbImage => (item as WorkItem).example.image
+
+function rowsOf(group: Group, step: number): Row[] {
+  const image = imageName(group.item.id)
+  return samplesOf(group, step).map((sample) => {
+    const traits = { ...traitsOf(sample), answer: '' } // no alarm compares answers, and masks are long
+    return { step, loop: group.task.name, line: lineBytes({ ...sample, image }), traits }
   })
-}
-
-/** Each process reports the groups whose replies it has, with the images that are not kept yet; rank 0 writes and returns them in order. */
-export async function writeSamples(groups: readonly Group[], step: number, run: SamplesOf): Promise<Sample[]> {
-  const { alarms, world, writer, notices } = run
-  const most = run.config.samplesMiB * 2 ** 20
-  // the size that a resume finds is the size it was: a run that was disturbed keeps the same samples
-  const isFull = () => writer.sampleBytes >= most
-  const ids = groups.map(({ item }) => item.id)
-  const [missing] = await world.gather(isFull() ? null : ids.filter((id) => !writer.hasImage(id)))
-  if (!missing) return []
-  const rowsOf = (group: Group) => preparedRows.get(group) ?? samplesOf(group, step)
-  const own = groups.map((group) => (group.replies.length > 0 ? rowsOf(group) : null))
-  const shown = groups.filter(({ item }, at) => own[at] && missing.includes(item.id))
-  const traits = own.map((rows) => rows?.map((row) => alarms.traitsOf(row)))
-  const shares = await world.gather({ own, traits, pngs: await encodeImages(shown) })
-  for (const group of groups) preparedRows.set(group, [])
-  if (world.rank > 0) return []
-  const pngs = new Map(shares.flatMap((share) => share.pngs))
-  const written = ids.flatMap((id, at) => {
-    const image = writer.image(id, () => pngs.get(id)!)
-    const share = shares.find((one) => one.own[at])
-    const samples = (share?.own[at] ?? []).map((row) => Object.assign(row, { image }))
-    for (const [k, sample] of samples.entries()) alarms.keep(sample, share!.traits[at]![k]!)
-    writer.samples(samples)
-    return samples
-  })
-  const text = `samples.jsonl has reached samplesMiB (${run.config.samplesMiB}): no more samples are kept`
-  if (isFull()) notices.report({ kind: 'samples-full', text })
-  return written
-}
-
-/** By record, of which several groups may be. */
-function encodeImages(groups: readonly Group[]): Promise<(readonly [string, Uint8Array])[]> {
-  const images = new Map(groups.map(({ item }) => [item.id, (item as WorkItem).example.image]))
-  return Promise.all(
-    Array.from(images, async ([id, image]) => {
-      const png = await pngOf(image)
-      preparedPngs.delete(image)
-      return [id, png] as const
-    }),
-  )
-}
-
-/** Encoded by another thread, which begins at once. */
-function pngOf(image: RgbImage): Promise<Uint8Array> {
-  const png = preparedPngs.get(image) ?? encodePng(image)
-  preparedPngs.set(image, png)
-  png.catch(() => undefined) // an error is met where it is awaited
-  return png
 }
 
 function samplesOf(group: Group, step: number): Sample[] {

@@ -18,7 +18,7 @@ import { type Retry, withinMemory } from './memory-retry.ts'
 import type { Notice } from './notices.ts'
 import { overProcesses } from './over-processes.ts'
 import { runOf, type Scoring } from './run-parts.ts'
-import { prepareSamples, writeSamples } from './samples.ts'
+import { SampleLog } from './samples.ts'
 import { endlessRun, SkippedUpdates } from './skipped-updates.ts'
 import { recordsTogether, rewardLines } from './start-up.ts'
 import type { RunState } from './state.ts'
@@ -76,6 +76,7 @@ class TrainWork implements Work {
   readonly #memory: Retry
   readonly #judge = new JudgeWatch()
   readonly #alarms = new AlarmWatch()
+  readonly #samples: SampleLog
   #norms: Record<string, number>
   #measured: Record<string, RunState['tasks'][string]['state']>
   #flat = 0
@@ -91,11 +92,12 @@ class TrainWork implements Work {
     const tasks = kind.build(learner.family, config)
     this.#scoring = { step: 0, judge: null, judged: judgedTasks(kind.rewards(config).tasks) }
     this.#skipped = new SkippedUpdates('train', opened)
+    this.#samples = new SampleLog(opened)
     const report = (text: string) => opened.notices.report({ kind: 'memory', text })
     this.#memory = { alone: opened.world.size === 1, report }
     this.#run = {
       ...runOf(config, tasks, learner, encoder, host, this.#scoring, opened.world),
-      meanwhile: (groups) => void prepareSamples(groups, this.#scoring.step, { ...opened, alarms: this.#alarms }),
+      meanwhile: (groups) => this.#samples.prepare(groups, this.#scoring.step),
     }
     this.#batches = new Batches(this.#run, config, records, encoder, this.#memory)
     this.#norms = Object.fromEntries(tasks.map((t) => [t.name, 0]))
@@ -168,9 +170,7 @@ class TrainWork implements Work {
     const measured = await this.#overProcesses({ step_time: spent, ...phases(seconds, spent), ...waits })
     const log = this.#log(report, learningRate, decoded, measured)
     this.#watchJudge()
-    this.#raise(
-      this.#alarms.afterStep(await writeSamples(fresh, number + 1, { ...this.#opened, alarms: this.#alarms })),
-    )
+    this.#raise(this.#alarms.afterStep(await this.#samples.write(fresh, number + 1)))
     this.#watchSpread(number + 1, report)
     return log
   }

@@ -9,7 +9,7 @@ const maxWaitingBytes = 64 * 2 ** 20
  * go out with the next line that can. Steps cost more than log lines.
  */
 export class BufferedLines extends JsonLines {
-  #waiting: Buffer[] = []
+  #waiting: Uint8Array[] = []
   #waitingBytes = 0
   /** Lines for which not even memory was left; they are nowhere. */
   lost = 0
@@ -42,7 +42,7 @@ export class BufferedLines extends JsonLines {
     return late
   }
 
-  #keep(lines: readonly Buffer[], reason: string): void {
+  #keep(lines: readonly Uint8Array[], reason: string): void {
     if (this.#waiting.length === 0) {
       log.warn(`${this.path}: ${reason}; its lines wait in memory and the run continues: check the disk`)
     }

@@ -128,6 +128,11 @@ export interface Sample extends SampleRef {
   image?: string
 }
 
+/** A sample that its process has encoded. */
+export interface SampleLine extends Pick<Sample, 'step' | 'loop'> {
+  line: Uint8Array
+}
+
 /** A sample as a reader gives it back: `shown` is there, whichever form the file has. */
 export interface ReadSample extends Sample {
   shown: readonly Shown[]

@@ -23,14 +23,9 @@ export function encodeJson(value: unknown): string {
 
 export const encodeLine = (value: unknown) => `${encodeJson(value)}\n`
 
-const prepared = new WeakMap<object, Buffer>()
-
-/** Encodes what `lineBytes` will be asked for, which must not change until then. */
-export function prepareLine(value: object): void {
-  prepared.set(value, lineBytes(value))
-}
-
-export const lineBytes = (value: unknown): Buffer => prepared.get(value as object) ?? Buffer.from(encodeLine(value))
+/** Of lines that are encoded already these bytes themselves. */
+export const lineBytes = (value: unknown): Uint8Array =>
+  value instanceof Uint8Array ? value : Buffer.from(encodeLine(value))
 
 /** The number that `encodeLine` wrote; undefined if it wrote none. */
 export function decodeNumber(value: unknown): number | undefined {
@@ -134,7 +129,7 @@ export class JsonLines {
   }
 
   /** Lines that are encoded already, each with its newline. */
-  appendBytes(lines: readonly Buffer[]): void {
+  appendBytes(lines: readonly Uint8Array[]): void {
     assert(this.#fd >= 0, `${this.path} is open`)
     const bytes = Buffer.concat(lines)
     try {

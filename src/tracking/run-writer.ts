@@ -12,7 +12,7 @@ import {
   sha256,
 } from '../core/index.ts'
 import { BufferedLines } from './buffered-lines.ts'
-import type { EvalEvent, Metrics, RunEvent, Sample, SampleRef } from './events.ts'
+import type { EvalEvent, Metrics, RunEvent, Sample, SampleLine, SampleRef } from './events.ts'
 import { noRoomError } from './json-lines.ts'
 import { runFiles } from './run-files.ts'
 import type { TrackerName } from './trackers/tracker.ts'
@@ -40,6 +40,11 @@ export interface NewRun extends RunWriterOptions {
   config: unknown
   /** Versions, device, host: what the machine was. */
   environment: unknown
+}
+
+/** `Sample.image` of a record: the name of its picture. */
+export function imageName(id: string): string {
+  return `${id.replace(/[^A-Za-z0-9_-]+/g, '_').slice(0, 40)}-${sha256(id).slice(0, 8)}.png`
 }
 
 /** The one writer of a run folder. Every line is on its way to the disk when its call returns. */
@@ -169,35 +174,26 @@ export class RunWriter {
     return this.#samples.size
   }
 
-  samples(samples: readonly Sample[]): void {
+  samples(samples: readonly (Sample | SampleLine)[]): void {
     if (samples.length === 0) return
-    this.#put(this.#samples, ...samples)
+    this.#put(this.#samples, ...samples.map((sample) => ('line' in sample ? sample.line : sample)))
     this.#trackers?.samples(samples)
   }
 
   #imagePath(id: string): string {
-    const name = `${id.replace(/[^A-Za-z0-9_-]+/g, '_').slice(0, 40)}-${sha256(id).slice(0, 8)}.png`
-    return join(this.dir, runFiles.images, name)
+    return join(this.dir, runFiles.images, imageName(id))
   }
 
   hasImage(id: string): boolean {
     return (statSync(this.#imagePath(id), { throwIfNoEntry: false })?.size ?? 0) > 0
   }
 
-  /** `Sample.image` of a record. */
-  imageName(id: string): string {
-    return basename(this.#imagePath(id))
-  }
-
-  /** Keeps a record's image for the report, once; returns its name. Bytes are PNG. */
-  image(id: string, png: () => Uint8Array): string {
+  /** Keeps a record's image for the report, once. */
+  image(id: string, png: Uint8Array): void {
+    if (this.hasImage(id)) return
     const path = this.#imagePath(id)
-    if (!this.hasImage(id)) {
-      mkdirSync(dirname(path), { recursive: true })
-      const bytes = png()
-      inRoom(path, bytes.length, () => atomicWrite(path, bytes, false))
-    }
-    return this.imageName(id)
+    mkdirSync(dirname(path), { recursive: true })
+    inRoom(path, png.length, () => atomicWrite(path, png, false))
   }
 
   stop(step: number, reason: string): void {

@@ -1,7 +1,6 @@
 // Alarms while a run trains: the same rules as in the report, over the samples as they are written.
-import type { EvalEvent, Sample } from '../events.ts'
+import type { EvalEvent } from '../events.ts'
 import { followWhole } from '../follow.ts'
-import { shownOf } from '../parse.ts'
 import { type Alarm, alarmsOf, heldOutFalls, rises, windowSteps } from './alarms.ts'
 import { raisedAlarms, windowSamples } from './behaviour.ts'
 import { type Traits, traitsOf } from './traits.ts'
@@ -33,7 +32,6 @@ export class AlarmWatch {
   readonly #windows = new Map<string, TaskWindows>()
   readonly #raised = new Set<string>()
   readonly #evals: EvalEvent[] = []
-  readonly #prepared = new WeakMap<Sample, Traits>()
 
   /** What an earlier start of the run saw. */
   restore(dir: string): void {
@@ -43,21 +41,9 @@ export class AlarmWatch {
     for (const alarm of raisedAlarms(run)) this.#isNew(alarm)
   }
 
-  /** Read once for each object, before `afterStep` gets it or there. */
-  traitsOf(sample: Sample): Traits {
-    const traits = this.#prepared.get(sample) ?? traitsOf({ ...sample, shown: shownOf(sample) })
-    this.keep(sample, traits)
-    return traits
-  }
-
-  /** What another process has read of a sample. */
-  keep(sample: Sample, traits: Traits): void {
-    this.#prepared.set(sample, traits)
-  }
-
   /** New alarms after the samples of a step. */
-  afterStep(samples: readonly Sample[]): Alarm[] {
-    for (const sample of samples) this.#add(this.traitsOf(sample))
+  afterStep(samples: readonly Traits[]): Alarm[] {
+    for (const sample of samples) this.#add(sample)
     return [...this.#windows.values()].flatMap(({ first, last }) => alarmsOf(first, last).filter((a) => this.#isNew(a)))
   }
 

@@ -9,7 +9,7 @@ import { RunWriter } from '../run-writer.ts'
 import { AlarmWatch } from './alarm-watch.ts'
 import { heldOutFalls, rises } from './alarms.ts'
 import { behaviourOf, windowSamples } from './behaviour.ts'
-import type { Traits } from './traits.ts'
+import { type Traits, traitsOf } from './traits.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'behaviour-'))
 after(() => rmSync(root, { recursive: true, force: true }))
@@ -70,7 +70,7 @@ test('a resumed run compares with the evaluation before it stopped', async () =>
   const watch = new AlarmWatch()
   watch.restore(dir)
   for (let step = 1; step <= 20; step++)
-    watch.afterStep(['r', 's', 't', 'u'].map((id, i) => sample(step, id, step + 0.1 * i)))
+    watch.afterStep(['r', 's', 't', 'u'].map((id, i) => traitsOf(sample(step, id, step + 0.1 * i))))
   assert.deepEqual(watch.afterEvaluation(round(20, 0.4)).map(({ kind }) => kind), ['held-out-falls']) // biome-ignore format: one line
 })
 

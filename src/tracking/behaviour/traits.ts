@@ -1,6 +1,7 @@
 // One sampled answer in numbers: its mask next to the record's, its words, its points.
 import { decodeRle, isEmptyMask, type Mask, maskArea, maskBox, maskIou, sourceOf, toDense } from '../../mask/index.ts'
-import type { MaskRle, ReadSample, SampleRef, Shown } from '../events.ts'
+import type { MaskRle, Sample, SampleRef, Shown } from '../events.ts'
+import { shownOf } from '../parse.ts'
 
 /** A mask of at least this share of the image covers everything. */
 export const wholeShare = 0.95
@@ -128,8 +129,8 @@ function placeOf(text: string, points: Extract<Shown, { kind: 'points' }> | unde
 const meanOf = (values: readonly number[]) =>
   values.length > 0 ? values.reduce((a, b) => a + b, 0) / values.length : null
 
-export function traitsOf(sample: ReadSample): Traits {
-  const find = finder(sample.shown)
+export function traitsOf(sample: Sample): Traits {
+  const find = finder(shownOf(sample))
   const made = find('mask', 'policy', 'ema')
   const [given, drawn] = [decoded(find('mask', 'record')?.mask ?? null), decoded(made?.mask ?? null)]
   const [points, text] = [find('points', 'policy'), find('text', 'policy')?.text ?? '']

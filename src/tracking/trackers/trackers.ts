@@ -1,7 +1,7 @@
 // Several trackers as one. A failure becomes a warning; an unreachable tracker is dropped, or stops the run (`reportTimeout`).
 import { basename, join, resolve } from 'node:path'
 import { inTime, messageOf } from '../../core/index.ts'
-import type { Interval, Metrics, Sample } from '../events.ts'
+import type { Interval, Metrics, Sample, SampleLine } from '../events.ts'
 import { MlflowTracker } from './mlflow.ts'
 import { pictureOf } from './pictures.ts'
 import { TensorboardTracker } from './tensorboard.ts'
@@ -116,7 +116,7 @@ export class Trackers {
   }
 
   /** The first group of each task, in the steps that are pictured. */
-  samples(samples: readonly Sample[]): void {
+  samples(samples: readonly (Sample | SampleLine)[]): void {
     const { step, loop } = samples[0] ?? {}
     const wanted = this.#trackers.some(({ tracker }) => tracker.pictures)
     if (step === undefined || !wanted || (step !== 1 && step % pictureSteps !== 0)) return
@@ -124,7 +124,8 @@ export class Trackers {
     if (this.#pictured.tasks.has(loop!)) return
     this.#pictured.tasks.add(loop!)
     const now = Date.now()
-    const chosen = samples.filter((sample) => sample.loop === loop).slice(0, picturesAtOnce)
+    const group = samples.filter((sample) => sample.loop === loop).slice(0, picturesAtOnce)
+    const chosen = group.map((one): Sample => ('line' in one ? JSON.parse(Buffer.from(one.line).toString()) : one))
     this.#pending++
     this.#work = this.#work.then(async () => {
       try {
