@@ -12,6 +12,16 @@ export const imagenetStd: readonly number[] = [0.229, 0.224, 0.225]
  */
 export type Precision = 'float32' | 'bfloat16' | 'fused'
 
+/** The numbers of a picture, in the dtype that the model takes: fewer bytes on the way to it. Of bfloat16 the bits. */
+export type Pixels = Float32Array | Uint16Array
+export type PixelType = 'float32' | 'bfloat16'
+
+const newPixels = (type: PixelType, length: number): Pixels =>
+  type === 'bfloat16' ? new Uint16Array(length) : new Float32Array(length)
+
+/** What a model of this dtype takes. */
+export const pixelTypeOf = (dtype: string): PixelType => (dtype === 'bfloat16' ? dtype : 'float32')
+
 const word = new Uint32Array(1)
 const asFloat = new Float32Array(word.buffer)
 
@@ -47,13 +57,18 @@ function writePlanes(
   width: number,
   height: number,
   tables: readonly Float32Array[],
-  out: Float32Array,
+  out: Pixels,
   offset: number,
 ): void {
-  // as 32-bit words: a copy of a float needs no way over a double
+  // as words: a copy of a float needs no way over a double
   const words = (floats: Float32Array) => new Int32Array(floats.buffer, floats.byteOffset, floats.length)
-  const [red, green, blue] = tables.map(words) as [Int32Array, Int32Array, Int32Array]
-  const target = words(out)
+  const halves = (floats: Float32Array) => words(floats.map(bfloat16)).map((w) => w >>> 16)
+  const [red, green, blue] = tables.map(out instanceof Uint16Array ? halves : words) as [
+    Int32Array,
+    Int32Array,
+    Int32Array,
+  ]
+  const target = out instanceof Uint16Array ? out : words(out)
   const { data } = image
   const plane = width * height
   let o = offset
@@ -67,15 +82,16 @@ function writePlanes(
   }
 }
 
-/** [3, H, W] in float32. */
+/** [3, H, W] */
 export function normaliseChw(
   image: RgbImage,
   mean: readonly number[] = imagenetMean,
   std: readonly number[] = imagenetStd,
   precision: Precision = 'float32',
-): Float32Array {
+  type: PixelType = 'float32',
+): Pixels {
   checkImage(image, 'normaliseChw')
-  const out = new Float32Array(3 * image.width * image.height)
+  const out = newPixels(type, 3 * image.width * image.height)
   writePlanes(image, 0, 0, image.width, image.height, tablesOf(mean, std, precision), out, 0)
   return out
 }
@@ -83,16 +99,16 @@ export function normaliseChw(
 /** Tiles and normalises: what the vision tower takes, [tiles, 3, size, size]. A region prompt points into the last tile. */
 export function pixelValues(
   image: RgbImage,
-  options: TileOptions = {},
+  options: TileOptions & { type?: PixelType } = {},
   mean: readonly number[] = imagenetMean,
   std: readonly number[] = imagenetStd,
-): { tiles: number; size: number; data: Float32Array } {
+): { tiles: number; size: number; data: Pixels } {
   const size = options.tileSize ?? tileDefaults.tileSize
   const { grid, sheet, thumb } = stretch(image, options)
   const tables = tablesOf(mean, std, 'float32')
   const numTiles = tileCount(grid, options)
   const each = 3 * size * size
-  const data = new Float32Array(numTiles * each)
+  const data = newPixels(options.type ?? 'float32', numTiles * each)
   for (let t = 0; t < grid.columns * grid.rows; t++) {
     const left = (t % grid.columns) * size
     const top = Math.floor(t / grid.columns) * size
@@ -103,7 +119,12 @@ export function pixelValues(
 }
 
 /** SAM2's input [3, size, size] from the original image: bicubic straight to the square, the aspect is not kept. */
-export function samInput(image: RgbImage, size = 1024, precision: Precision = 'float32'): Float32Array {
+export function samInput(
+  image: RgbImage,
+  size = 1024,
+  precision: Precision = 'float32',
+  type: PixelType = 'float32',
+): Pixels {
   checkSize(size, size, 'samInput')
-  return normaliseChw(resize(image, size, size, 'bicubic'), imagenetMean, imagenetStd, precision)
+  return normaliseChw(resize(image, size, size, 'bicubic'), imagenetMean, imagenetStd, precision, type)
 }

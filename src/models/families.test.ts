@@ -5,7 +5,11 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { writeSafetensors } from '../checkpoint/index.ts'
 import { Mismatch } from '../core/index.ts'
+import { bfloat16 } from '../image/index.ts'
+import { makeScene, sceneExample } from '../scenes/index.ts'
+import { tidyNoGrad } from '../tensor/index.ts'
 import { familyOf, familyOfConfig } from './families.ts'
+import { openFamily } from './open.ts'
 import { openSa2VA } from './sa2va/index.ts'
 import { parseSa2VAQwenConfig } from './sa2va-qwen/index.ts'
 
@@ -101,3 +105,35 @@ test('a Qwen variant opened as an InternVL one is told apart by architectures[0]
   cpSync(join(golden, 'sa2va-qwen3vl-tiny', 'config.json'), join(dir, 'config.json'))
   assert.throws(() => openSa2VA(dir), /architectures\[0\]: expected Sa2VAChatModel, .*got Sa2VAChatModelQwen/)
 })
+
+/** Typed arrays of an object, by their paths. */
+function arraysIn(of: object, at = ''): Map<string, ArrayBufferView> {
+  const own = Object.entries(of).flatMap(([name, value]): [string, ArrayBufferView][] => {
+    if (ArrayBuffer.isView(value)) return [[`${at}${name}`, value]]
+    return typeof value === 'object' && value ? [...arraysIn(value, `${at}${name}.`)] : []
+  })
+  return new Map(own)
+}
+
+for (const set of ['sa2va-tiny', 'sa2va-qwen2_5_vl-tiny', 'sa2va-qwen3vl-tiny', 'qwen2_5_vl-tiny', 'qwen3_vl-tiny'])
+  test(`a picture for a bfloat16 model has the bits of its rounded numbers, and gives the same features: ${set}`, async () => {
+    const family = openFamily(join(golden, set), { device: 'cpu', dtype: 'bfloat16' })
+    const image = sceneExample(makeScene(3, 1, { size: 90 })).image
+    const { module, settings } = family.preparation!() as { module: string; settings: object }
+    const { prepare } = (await import(module)) as Record<'prepare', (image: object, settings: object) => object>
+    const [own, wide] = [prepare(image, settings), prepare(image, { ...settings, type: 'float32' })] as never[]
+    const [halves, floats] = [arraysIn(own!), arraysIn(wide!)]
+    const rounded = [...floats].filter(([, array]) => array instanceof Float32Array)
+    assert.ok(rounded.length > 0)
+    for (const [path, array] of rounded) {
+      const bits = Uint16Array.from(array as Float32Array, (v) => new Uint32Array(Float32Array.of(bfloat16(v)).buffer)[0]! >>> 16) // biome-ignore format: one line
+      assert.deepEqual(halves.get(path), bits, path)
+    }
+    assert.deepEqual(arraysIn(family.prepare(image)), halves)
+    const featuresOf = (input: never) =>
+      tidyNoGrad(() =>
+        Object.entries(family.tensorsOf(family.encode([input])[0]!)).map(([name, t]) => [name, t.numbers()]),
+      )
+    assert.deepEqual(featuresOf(own!), featuresOf(wide!))
+    for (const t of family.module.parameters().values()) t.dispose()
+  })

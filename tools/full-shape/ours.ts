@@ -1,6 +1,6 @@
 // Computes the outputs of a model folder with this product, named as in reference.py, and writes the inputs for reference.py.
 import { tensorSource, writeSafetensors } from '../../src/checkpoint/index.ts'
-import { imagenetMean, imagenetStd, type RgbImage } from '../../src/image/index.ts'
+import { imagenetMean, imagenetStd, type Pixels, type RgbImage } from '../../src/image/index.ts'
 import { teacherForce } from '../../src/llm/index.ts'
 import {
   type Features,
@@ -84,6 +84,11 @@ function integerPixels(pixels: Float32Array): Tensor {
   return tensor(levels, [3, Math.sqrt(area), Math.sqrt(area)])
 }
 
+const floats = (pixels: Pixels) =>
+  pixels instanceof Uint16Array
+    ? (tidyNoGrad(() => tensor(pixels, { dtype: 'bfloat16' }).to('float32').array()) as Float32Array)
+    : pixels
+
 type Input = ReturnType<Opened['prepare']>
 
 function inputsOf(family: Opened, image: Input, prompt: number[], answer: number[], seg: number): Named {
@@ -92,16 +97,16 @@ function inputsOf(family: Opened, image: Input, prompt: number[], answer: number
     ids: whole([...prompt, ...answer], [1, prompt.length + answer.length]),
     answer_start: whole([prompt.length]),
     seg: whole([prompt.length + seg]),
-    sam_image: integerPixels(image.samPixels),
+    sam_image: integerPixels(floats(image.samPixels)),
   }
   if ('tiles' in image) {
     const { tiles, size, pixels } = image
     const id = family.tokenizer.requireId('<IMG_CONTEXT>')
     const places = [...prompt.keys()].filter((i) => prompt[i] === id)
-    return { ...common, pixels: tensor(pixels, [tiles, 3, size, size]), image_positions: whole(places) }
+    return { ...common, pixels: tensor(floats(pixels), [tiles, 3, size, size]), image_positions: whole(places) }
   }
   const { rows, columns, pixels } = image.patches
-  const patches = tensor(pixels, [rows * columns, pixels.length / (rows * columns)])
+  const patches = tensor(floats(pixels), [rows * columns, pixels.length / (rows * columns)])
   return { ...common, pixels: patches, grid: whole([1, rows, columns]) }
 }
 

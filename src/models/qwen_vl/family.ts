@@ -1,5 +1,5 @@
 import { type AdapterNames, exportModel } from '../../checkpoint/index.ts'
-import type { Preparation, RgbImage } from '../../image/index.ts'
+import { type Preparation, pixelTypeOf, type RgbImage } from '../../image/index.ts'
 import type { DecoderOpenOptions } from '../../llm/index.ts'
 import { cat, type Tensor, tidy } from '../../tensor/index.ts'
 import { chatTemplates } from '../../text/index.ts'
@@ -9,7 +9,7 @@ import { generations } from './generations.ts'
 import { type LoadedQwenVL, openQwenVL, questionPrompt, releasedName } from './load.ts'
 import type { QwenFeatures, QwenPrompt, QwenVL } from './model.ts'
 import { module, prepare } from './prepare.ts'
-import { type PatchedImage, smartResize } from './processor.ts'
+import { type PatchedImage, type PatchSettings, smartResize } from './processor.ts'
 
 /** As PEFT writes them with transformers from 4.52 on; older names are read too. */
 const adapterNames: AdapterNames = { ours: 'model.', file: 'base_model.model.model.language_model.', adapter: null }
@@ -70,11 +70,15 @@ export class QwenVLFamily
   }
 
   prepare(image: RgbImage): PatchedImage {
-    return prepare(image, this.loaded.processor)
+    return prepare(image, this.#settings)
   }
 
   preparation(): Preparation {
-    return { module, settings: this.loaded.processor }
+    return { module, settings: this.#settings }
+  }
+
+  get #settings(): PatchSettings {
+    return { ...this.loaded.processor, type: pixelTypeOf(this.model.placement.dtype) }
   }
 
   encode(inputs: readonly PatchedImage[]): QwenFeatures[] {

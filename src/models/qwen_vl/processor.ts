@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { type JsonObject, Mismatch, readJsonObject } from '../../core/index.ts'
-import { normaliseChw, type RgbImage, resize } from '../../image/index.ts'
+import { normaliseChw, type Pixels, type PixelType, type RgbImage, resize } from '../../image/index.ts'
 
 /** Rows and columns of patches. */
 export interface Grid {
@@ -12,7 +12,7 @@ export interface Grid {
 
 export interface PatchedImage extends Grid {
   /** [rows * columns, 3 * frames * patch * patch], patches of a 2x2 unit after each other. */
-  pixels: Float32Array
+  pixels: Pixels
   /** Of the original. */
   height: number
   width: number
@@ -91,7 +91,10 @@ export function smartResize(height: number, width: number, config: ProcessorConf
   return [h, w]
 }
 
-export function patchImage(image: RgbImage, config: ProcessorConfig = clipProcessor): PatchedImage {
+/** `type`: default float32. */
+export type PatchSettings = ProcessorConfig & { type?: PixelType }
+
+export function patchImage(image: RgbImage, config: PatchSettings = clipProcessor): PatchedImage {
   return { ...patchResized(resizeForPatches(image, config), config), height: image.height, width: image.width }
 }
 
@@ -102,9 +105,9 @@ export function resizeForPatches(image: RgbImage, config: ProcessorConfig): RgbI
 }
 
 /** A picture whose sides are multiples of the unit, as patches. */
-export function patchResized(picture: RgbImage, config: ProcessorConfig): PatchedImage {
+export function patchResized(picture: RgbImage, config: PatchSettings): PatchedImage {
   const { width, height } = picture
-  const planes = normaliseChw(picture, config.mean, config.std, config.fast ? 'fused' : 'float32')
+  const planes = normaliseChw(picture, config.mean, config.std, config.fast ? 'fused' : 'float32', config.type)
   const grid = { rows: height / config.patch, columns: width / config.patch }
   return { pixels: patches(planes, grid, config), ...grid, height, width }
 }
@@ -128,11 +131,11 @@ export function firstSize(height: number, width: number): [number, number] {
 }
 
 /** [3, h, w] -> [patches, 3 * frames * p * p]; the order is unit row, unit column, row and column in the unit. */
-function patches(planes: Float32Array, { rows, columns }: Grid, config: ProcessorConfig): Float32Array {
+function patches<P extends Pixels>(planes: P, { rows, columns }: Grid, config: ProcessorConfig): P {
   const { patch: p, frames } = config
   const width = columns * p
   const plane = rows * p * width
-  const out = new Float32Array(planes.length * frames)
+  const out = new (planes.constructor as new (length: number) => P)(planes.length * frames)
   let o = 0
   for (const [row, column] of patchOrder({ rows, columns }, config.merge))
     for (let c = 0; c < 3; c++) {

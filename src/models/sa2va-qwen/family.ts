@@ -1,5 +1,5 @@
 import type { AdapterNames } from '../../checkpoint/index.ts'
-import type { Preparation, RgbImage } from '../../image/index.ts'
+import { type Preparation, pixelTypeOf, type RgbImage } from '../../image/index.ts'
 import { cat, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { OpenedGroundedFamily } from '../base-family.ts'
 import type { AdapterSite, GroundedFamily, ImageLimits } from '../family.ts'
@@ -62,7 +62,8 @@ export class Sa2VAQwenFamily
 
   #preparation({ maxTiles }: ImageLimits): PrepareSettings {
     const maxPixels = maxTiles === undefined ? undefined : maxTiles * tilePixels
-    return qwenPreparation(this.loaded.cfg, this.loaded.processor, { maxPixels })
+    const type = pixelTypeOf(this.model.placement.dtype)
+    return { ...qwenPreparation(this.loaded.cfg, this.loaded.processor, { maxPixels }), type }
   }
 
   /** Contiguous, as in a file: stored features must give the same bits. */
@@ -78,7 +79,7 @@ export class Sa2VAQwenFamily
     const { device, dtype } = this.model.placement
     const side = this.loaded.cfg.sam.image_size
     return tidy(() => {
-      const pixels = cat(inputs.map((x) => tensor(x.samPixels, [1, 3, side, side], { device }))).to(dtype)
+      const pixels = cat(inputs.map((x) => tensor(x.samPixels, [1, 3, side, side], { device, dtype })))
       const sam = this.model.sam.encodeImage(pixels)
       const rows = inputs.map((input) => ({ ...this.model.look(input.patches), sam, ...placeOf(input) }))
       return { all: rows[0]!, rows }

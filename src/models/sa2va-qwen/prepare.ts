@@ -1,5 +1,5 @@
 // An image as Sa2VA on a Qwen-VL takes it, without any weight: may run in a decoding thread.
-import { type Precision, type RgbImage, samInput } from '../../image/index.ts'
+import { type Pixels, type PixelType, type Precision, type RgbImage, samInput } from '../../image/index.ts'
 import {
   firstResize,
   type PatchedImage,
@@ -12,7 +12,7 @@ export interface QwenImageInput {
   patches: PatchedImage
   /** The picture the patches were cut from; an outline is drawn on it. */
   picture: RgbImage
-  samPixels: Float32Array // [1, 3, sam, sam], from the original image
+  samPixels: Pixels // [1, 3, sam, sam], from the original image
   height: number
   width: number
 }
@@ -26,19 +26,21 @@ export interface PrepareSettings {
   /** Side of SAM2's picture. */
   samSize: number
   precision: Precision
+  /** Default float32. */
+  type?: PixelType
 }
 
 export const module = import.meta.url
 
 export function prepare(image: RgbImage, settings: PrepareSettings): QwenImageInput {
-  const { processor } = settings
+  const { processor, type } = settings
   const most = Math.min(processor.maxPixels, settings.maxPixels)
   const limits = { ...processor, maxPixels: most, minPixels: Math.min(processor.minPixels, most) }
   const picture = resizeForPatches(settings.resize === 'twice' ? firstResize(image) : image, limits)
   return {
-    patches: patchResized(picture, processor),
+    patches: patchResized(picture, { ...processor, type }),
     picture,
-    samPixels: samInput(image, settings.samSize, settings.precision),
+    samPixels: samInput(image, settings.samSize, settings.precision, type),
     height: image.height,
     width: image.width,
   }

@@ -1,14 +1,14 @@
 import { languageModelNames } from '../../checkpoint/index.ts'
 import { counted } from '../../core/index.ts'
-import type { Preparation, RgbImage } from '../../image/index.ts'
+import { type Preparation, pixelTypeOf, type RgbImage } from '../../image/index.ts'
 import { loraTargets } from '../../llm/index.ts'
 import { cat, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { OpenedGroundedFamily } from '../base-family.ts'
 import type { AdapterSite, GroundedFamily, ImageLimits } from '../family.ts'
-import { type Features, type Prompt, preparation, prepareImage } from './inputs.ts'
+import { type Features, type Prompt, preparation } from './inputs.ts'
 import { exportSa2VA, type Loaded, openSa2VA, type Sa2VAOpenOptions } from './load.ts'
 import type { Sa2VA } from './model.ts'
-import { type ImageInput, module } from './prepare.ts'
+import { type ImageInput, module, type PrepareSettings, prepare } from './prepare.ts'
 
 export const sa2vaGroups = {
   mlp1: [/^mlp1\./],
@@ -54,11 +54,15 @@ export class Sa2VAFamily
   }
 
   prepare(image: RgbImage, limits: ImageLimits = {}): ImageInput {
-    return prepareImage(image, this.loaded.cfg, limits)
+    return prepare(image, this.#preparation(limits))
   }
 
   preparation(limits?: ImageLimits): Preparation {
-    return { module, settings: preparation(this.loaded.cfg, limits) }
+    return { module, settings: this.#preparation(limits) }
+  }
+
+  #preparation(limits?: ImageLimits): PrepareSettings {
+    return preparation(this.loaded.cfg, limits, pixelTypeOf(this.model.placement.dtype))
   }
 
   /** Rows are contiguous, as in a file: kernels round differently for other strides, and stored features must give the same bits. */
@@ -85,8 +89,8 @@ export class Sa2VAFamily
     const { size, tiles, height, width } = inputs[0]!
     const side = this.loaded.cfg.sam.image_size
     const all = tidy(() => {
-      const pixels = cat(inputs.map((x) => tensor(x.pixels, [tiles, 3, size, size], { device }))).to(dtype)
-      const sam = cat(inputs.map((x) => tensor(x.samPixels, [1, 3, side, side], { device }))).to(dtype)
+      const pixels = cat(inputs.map((x) => tensor(x.pixels, [tiles, 3, size, size], { device, dtype })))
+      const sam = cat(inputs.map((x) => tensor(x.samPixels, [1, 3, side, side], { device, dtype })))
       return { vision: this.model.visionFeatures(pixels), sam: this.model.sam.encodeImage(sam), tiles, height, width }
     })
     return { all, rows: inputs.map((_, i) => ({ ...all, vision: all.vision.narrow(0, i * tiles, tiles) })) }

@@ -1,4 +1,5 @@
 // The part of every Sa2VA after its language model: text_hidden_fcs and SAM2. B prompts, S hidden size, d prompt width of SAM2.
+import type { Pixels } from '../../image/index.ts'
 import type { Decoder, Placement } from '../../llm/index.ts'
 import { type Mask, maskFromDense } from '../../mask/index.ts'
 import { Linear, Module } from '../../nn/index.ts'
@@ -33,7 +34,7 @@ export class GroundingEncoder extends Module {
   }
 
   /** SAM2's features of the normalised pixels of each image. */
-  encode(of: readonly Float32Array[], { device, dtype }: Placement): Sam2Features {
+  encode(of: readonly Pixels[], { device, dtype }: Placement): Sam2Features {
     const side = this.sam2_model.config.image_size
     const images = of.map((pixels) => tensor(pixels, [1, 3, side, side], { device, dtype }))
     const [level0, level1, level2] = this.#images.run(images.length > 1 ? cat(images) : images[0]!)
