@@ -203,8 +203,8 @@ Multiplier& multiplierOf(int device, void* stream) {
   return m;
 }
 
-// `bias`: one number per column of the result, or null.
-void multiply(const Matrix& a, const Matrix& b, const Matrix& out, float alpha, bool add, const void* bias) {
+// `bias`: one number per column of the result, or null. `to`: what is added where `add`, a matrix like `out`; default: `out` itself.
+void multiply(const Matrix& a, const Matrix& b, const Matrix& out, float alpha, bool add, const void* bias, const void* to = nullptr) {
   const int device = a.of.device().index();
   const c10::cuda::CUDAGuard guard(a.of.device());
   const auto stream = static_cast<cudaStream_t>(cudaStream(device));
@@ -212,7 +212,7 @@ void multiply(const Matrix& a, const Matrix& b, const Matrix& out, float alpha, 
   const Plan& p = m.planFor({a, b, out, add, bias});
   if (bias) setBias(p, bias);
   const float beta = add ? 1 : 0;
-  check(cublasLtMatmul(m.handle, p.operation, &alpha, firstOf(b), p.b, firstOf(a), p.a, &beta, firstOf(out), p.out, firstOf(out), p.out, &p.algorithm,
+  check(cublasLtMatmul(m.handle, p.operation, &alpha, firstOf(b), p.b, firstOf(a), p.a, &beta, to ? to : firstOf(out), p.out, firstOf(out), p.out, &p.algorithm,
                        m.workspace.data_ptr(), kWorkspace, stream),
         "a product");
 }
@@ -249,6 +249,17 @@ at::Tensor mm(const at::Tensor& a, const at::Tensor& b) {
 at::Tensor addmm(const at::Tensor& bias, const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta, const at::Scalar& alpha) {
   const at::Tensor out = bias.defined() && beta.equal(1) && alpha.equal(1) ? planned(a, b, bias) : at::Tensor();
   return out.defined() ? out : at::cuda::addmm(bias, a, b, beta, alpha);
+}
+
+// torch copies `self` into `out` first.
+at::Tensor& addmmOut(const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
+  const Matrix x = matrixOf(a), y = matrixOf(b), from = matrixOf(self), to = matrixOf(out);
+  const bool alike = from.of.defined() && to.of.defined() && from.width == to.width && !from.transposed && !to.transposed;
+  const bool fits = x.of.defined() && y.of.defined() && x.columns == y.rows && self.sizes() == out.sizes() && x.rows == to.rows && y.columns == to.columns;
+  const bool suits = alike && fits && beta.equal(1) && alignment(firstOf(from)) >= alignment(firstOf(to));
+  if (!suits) return at::cuda::addmm_out(out, self, a, b, beta, alpha);
+  multiply(x, y, to, alpha.toFloat(), true, nullptr, self.data_ptr());
+  return out;
 }
 #endif
 
@@ -287,11 +298,12 @@ void installProducts() {
   } silent;
   const c10::WarningUtils::WarningHandlerGuard guard(&silent);
   static auto* kept = new std::vector<c10::RegistrationHandleRAII>();
-  const auto replace = [](const char* name, c10::KernelFunction kernel, c10::impl::CppSignature signature) {
-    kept->push_back(c10::Dispatcher::singleton().registerImpl({name, ""}, c10::DispatchKey::CUDA, std::move(kernel), signature, nullptr, "roundtrip"));
+  const auto replace = [](c10::OperatorName name, c10::KernelFunction kernel, c10::impl::CppSignature signature) {
+    kept->push_back(c10::Dispatcher::singleton().registerImpl(std::move(name), c10::DispatchKey::CUDA, std::move(kernel), signature, nullptr, "roundtrip"));
   };
-  replace("aten::mm", c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(mm)), c10::impl::CppSignature::make<decltype(mm)>());
-  replace("aten::addmm", c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(addmm)), c10::impl::CppSignature::make<decltype(addmm)>());
+  replace({"aten::mm", ""}, c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(mm)), c10::impl::CppSignature::make<decltype(mm)>());
+  replace({"aten::addmm", ""}, c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(addmm)), c10::impl::CppSignature::make<decltype(addmm)>());
+  replace({"aten::addmm", "out"}, c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(addmmOut)), c10::impl::CppSignature::make<decltype(addmmOut)>());
 #endif
 }
 

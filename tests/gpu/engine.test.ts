@@ -110,7 +110,7 @@ test('products in bfloat16 of every layout agree with float64 of the same number
   tidy(() => {
     for (const [name, a, b] of factorsOf(make(40, 136))) {
       const [rows, columns] = [a.size(0), b.size(1)]
-      const bias = make(columns)
+      const [bias, whole] = [make(columns), make(rows, columns)]
       const [p, q, r] = [a, b, bias].map((t) => t.to('cpu').to('float64')) as [Tensor, Tensor, Tensor]
       const product = p.matmul(q)
       const sums: [string, Tensor, Tensor][] = [
@@ -118,6 +118,11 @@ test('products in bfloat16 of every layout agree with float64 of the same number
         ['addmm', aten('addmm', bias, a, b), product.add(r)],
         ['addmm, scaled', aten('addmm', bias, a, b, { beta: 0.5, alpha: 2 }), product.mul(2).add(r.mul(0.5))],
         ['addmm, a matrix', aten('addmm', bias.expand([rows, columns]), a, b), product.add(r)],
+        [
+          'addmm, to another matrix',
+          aten('addmm.out', whole, a, b, { alpha: 2, out: make(rows, columns) }),
+          product.mul(2).add(whole.to('cpu').to('float64')),
+        ],
       ]
       // one rounding to bfloat16 of the result, and float32 sums of the products' magnitudes
       const bound = p
