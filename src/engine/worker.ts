@@ -81,7 +81,8 @@ function startWorker(task: Task): Worker {
     await serveEngineThread(require('node:worker_threads').workerData)
   })()`
   // the thread has no command line; environment.json has the one the run was started with
-  return new Worker(code, { eval: true, execArgv: [], argv: process.argv.slice(2), workerData: task })
+  const resourceLimits = { maxYoungGenerationSizeMb: 96 } // a step makes much that ends with it: what is collected later is less to copy
+  return new Worker(code, { eval: true, execArgv: [], argv: process.argv.slice(2), workerData: task, resourceLimits })
 }
 
 /**
