@@ -220,9 +220,12 @@ function decodeLines(plan: OpPlan): string {
     0,
     plan.args.findIndex((a) => a.name === 'self'),
   )
-  const inPlace = `a${self}`
+  // what is written and returned: the places of an `.out` overload, else self
+  const places = plan.args
+    .filter((a) => a.kwargOnly && !a.hasDefault && a.kind === 'T')
+    .map((a) => `o.${camel(a.name)}`)
   const one = (kind: string) => {
-    if (kind === '_') return inPlace
+    if (kind === '_') return places.shift() ?? `a${self}`
     if (kind === 'T') return '(D[q] === -1 ? (q++, null) : wrap(D[q++]))'
     if (kind === 'X')
       return '(() => { const n = D[q++], out = new Array(n); for (let i = 0; i < n; i++) out[i] = wrap(D[q++]); return out })()'

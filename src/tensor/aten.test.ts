@@ -20,6 +20,18 @@ import {
 
 const codeOf = (code: string) => (error: Error & { code?: string }) => error.code === code
 
+test('an overload that writes into given tensors returns these, a method in place its own', () => {
+  tidy(() => {
+    const [x, y, sum] = [tensor([3, 1, 2]), tensor([1, 1, 1]), zeros([3])]
+    assert.deepEqual(aten('add.out', x, y, { out: sum }).numbers(), [4, 2, 3])
+    assert.deepEqual([sum.numbers(), x.numbers()], [[4, 2, 3], [3, 1, 2]]) // biome-ignore format: one line
+    const [values, indices] = [zeros([3]), zeros([3], { dtype: 'int64' })]
+    const sorted = aten('sort.values', x, { values, indices }) as unknown as { values: Tensor; indices: Tensor }
+    assert.deepEqual([sorted.values.numbers(), sorted.indices.numbers(), values.numbers()], [[1, 2, 3], [1, 2, 0], [1, 2, 3]]) // biome-ignore format: one line
+    assert.equal(x.add_(y), x)
+  })
+})
+
 test('overloads are chosen by the arguments, typed and untyped alike', () => {
   tidy(() => {
     const x = tensor([1, 2, 3])
