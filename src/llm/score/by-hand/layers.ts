@@ -22,7 +22,7 @@ import { atenElementwise, type Elementwise } from './elementwise.ts'
 import { kernelElementwise } from './elementwise-kernels.ts'
 import { TrainingHead } from './head.ts'
 import { layerBackward, layerForward, type PassContext, type Saved, type States, type TrainingLayer } from './layer.ts'
-import { type LayerStacks, loadAdapters, mastersOf, Stack } from './stacks.ts'
+import { type LayerStacks, loadAdapters, mastersOf, type Stack, type StackSet, stackSet } from './stacks.ts'
 
 /** The linear layers of one decoder layer, by what they read. */
 type Projections = Record<keyof LayerStacks, readonly Linear[]>
@@ -85,7 +85,7 @@ export interface LayerPass {
 export class TrainingLayers {
   readonly #decoder: Decoder
   readonly #layers: readonly TrainingLayer[]
-  readonly #stacks: readonly Stack[]
+  readonly #stacks: readonly StackSet[]
   readonly #adapter: AdapterState
   readonly #elementwise: Elementwise
   readonly #head: TrainingHead | null
@@ -97,19 +97,26 @@ export class TrainingLayers {
     this.#decoder = decoder
     this.#adapter = adapter
     const layers = decoder.module.parts.layers as readonly CausalLayer[]
-    this.#layers = layers.map((layer) => {
-      const all = projectionsOf(layer)!
-      const stack = (name: keyof LayerStacks) => new Stack(all[name], all[name][0]!.lora_A ? adapter.rank : 0)
-      return {
-        stacks: { qkv: stack('qkv'), o: stack('o'), gateUp: stack('gateUp'), down: stack('down') },
-        inputNorm: normOf(layer.input_layernorm),
-        middleNorm: normOf(layer.post_attention_layernorm),
-      }
-    })
+    const projections = layers.map((layer) => projectionsOf(layer)!)
+    const setOf = (name: keyof LayerStacks) =>
+      stackSet(
+        projections.map((all) => all[name]),
+        projections[0]![name][0]!.lora_A ? adapter.rank : 0,
+      )
+    const sets = { qkv: setOf('qkv'), o: setOf('o'), gateUp: setOf('gateUp'), down: setOf('down') }
+    const stacksOf = (i: number): LayerStacks => {
+      const of = (name: keyof LayerStacks) => sets[name].stacks[i]!
+      return { qkv: of('qkv'), o: of('o'), gateUp: of('gateUp'), down: of('down') }
+    }
+    this.#layers = layers.map((layer, i) => ({
+      stacks: stacksOf(i),
+      inputNorm: normOf(layer.input_layernorm),
+      middleNorm: normOf(layer.post_attention_layernorm),
+    }))
     const kernels = kernelsOf(decoder)
     this.#elementwise = kernels ? kernelElementwise(kernels) : atenElementwise
     this.#head = kernels && decoder.headIsPlain ? new TrainingHead(decoder.module.parts.head, kernels) : null
-    this.#stacks = this.#layers.flatMap(({ stacks: s }) => [s.qkv, s.o, s.gateUp, s.down])
+    this.#stacks = Object.values(sets)
   }
 
   /** The layers of a decoder; null if the pass must use libtorch's derivative: without kernels that is faster, unless `anywhere`. */
@@ -138,7 +145,8 @@ export class TrainingLayers {
   #holds(): boolean {
     const records = gradEnabled()
     if (this.#adapter.dropout > 0 || (records && !this.#adapter.enabled)) return false
-    return this.#stacks.every((stack) => stack.inPlace && stack.trainsAdapters(this.#adapter, records))
+    const holds = (stack: Stack) => stack.inPlace && stack.trainsAdapters(this.#adapter, records)
+    return this.#stacks.every(({ stacks }) => stacks.every(holds))
   }
 
   /** Scores states by kernels; null: op by op. */
@@ -149,7 +157,7 @@ export class TrainingLayers {
   /** Frees a decoder's stacks; the layers keep their weights. */
   static release(decoder: Decoder): void {
     const layers = prepared.get(decoder)
-    if (layers) for (const owner of [...layers.#stacks, layers.#head]) owner?.dispose()
+    if (layers) for (const owner of [...layers.#stacks.flatMap(({ stacks }) => stacks), layers.#head]) owner?.dispose()
     prepared.delete(decoder)
   }
 

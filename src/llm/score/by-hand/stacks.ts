@@ -1,7 +1,7 @@
 // Weights as a training pass reads them. The linear layers of one input are stacked in one matrix, with the rows of their adapters' s A
 // below them: one product gives y and t = s A x. The layers' weights are views of that matrix. r rank, n layers of a stack.
 import { type AdapterState, isPacked, type Linear, packedWeight, packInPlace } from '../../../nn/index.ts'
-import { cat, copyAll, keep, noGrad, scaleAll, type Tensor, tidyNoGrad, zeros } from '../../../tensor/index.ts'
+import { cat, copyAll, keep, scaleAll, stack, type Tensor, tidyNoGrad, zeros } from '../../../tensor/index.ts'
 import type { Span } from './attention-calls.ts'
 
 /** One linear layer of a stack: the columns of its outputs and of its adapter's in a product. */
@@ -40,7 +40,8 @@ export class Stack {
   readonly #downViews: readonly Tensor[]
   readonly #upViews: readonly Tensor[]
 
-  constructor(linears: readonly Linear[], rank: number) {
+  /** `blocks`: zeros for B of all parts on a diagonal, which are filled together with those of other layers. */
+  constructor(linears: readonly Linear[], rank: number, blocks: Tensor | null = null) {
     let start = 0
     this.rank = rank
     this.parts = linears.map((linear, i) => {
@@ -65,17 +66,10 @@ export class Stack {
     this.base = this.#view(this.weight.narrow(0, 0, start))
     const adapted = rank > 0 ? this.parts : []
     this.#downViews = adapted.map(({ down }) => this.#view(this.weight.narrow(0, start + down, rank)))
-    const up = (rows: number, columns: number) => this.#view(zeros([rows, columns], like))
-    if (rank > 0 && start <= smallRows) {
-      const all = up(start, extra)
-      this.blocks = [{ rows: [0, start], downs: [start, extra], up: all }]
-      this.#upViews = this.parts.map((p) => this.#view(all.narrow(0, p.start, p.rows).narrow(1, p.down, rank)))
-    } else {
-      this.#upViews = adapted.map((p) => up(p.rows, rank))
-      this.blocks = adapted.map((p, i) => {
-        return { rows: [p.start, p.rows], downs: [start + p.down, rank], up: this.#upViews[i]! }
-      })
-    }
+    this.#upViews = blocks ? [] : adapted.map(({ rows }) => this.#view(zeros([rows, rank], like)))
+    this.blocks = blocks
+      ? [{ rows: [0, start], downs: [start, extra], up: this.#view(blocks) }]
+      : adapted.map((p, i) => ({ rows: [p.start, p.rows], downs: [start + p.down, rank], up: this.#upViews[i]! }))
     for (const { linear, start: from, rows } of adapted) {
       linear.weight.dispose()
       linear.weight = keep(this.weight.narrow(0, from, rows))
@@ -108,6 +102,11 @@ export class Stack {
     return { down: this.#downViews, up: this.#upViews }
   }
 
+  /** Freed with it. */
+  owns(...tensors: readonly Tensor[]): void {
+    this.#views.push(...tensors)
+  }
+
   dispose(): void {
     for (const t of [this.weight, this.bias, this.baseBias, ...this.#views]) t?.dispose()
   }
@@ -121,24 +120,64 @@ export interface LayerStacks {
   readonly down: Stack
 }
 
-/** Adapters of one role: the tensors that train, in the order of the stacks' parts. */
+/** Stacks of one kind, one of each layer. */
+export interface StackSet {
+  readonly stacks: readonly Stack[]
+  /** Where B of one linear layer in each of them goes, if they lie together: [layers, rows, r]. */
+  readonly together: readonly { readonly linears: readonly Linear[]; readonly up: Tensor }[]
+}
+
+export function stackSet(layers: readonly (readonly Linear[])[], rank: number): StackSet {
+  const [first] = layers as [readonly Linear[]]
+  const rows = first.reduce((sum, { weight }) => sum + weight.size(0), 0)
+  if (rank === 0 || rows > smallRows) return { stacks: layers.map((linears) => new Stack(linears, rank)), together: [] }
+  const { device, dtype } = first[0]!.weight
+  const room = keep(zeros([layers.length, rows, first.length * rank], { device, dtype }))
+  const stacks = layers.map(
+    (linears, i) =>
+      new Stack(
+        linears,
+        rank,
+        tidyNoGrad(() => room.select(0, i)),
+      ),
+  )
+  const together = stacks[0]!.parts.map(({ start, rows: own, down }, j) => {
+    const up = tidyNoGrad(() => room.narrow(1, start, own).narrow(2, down, rank))
+    return { linears: layers.map((linears) => linears[j]!), up: keep(up) }
+  })
+  stacks[0]!.owns(room, ...together.map(({ up }) => up))
+  return { stacks, together }
+}
+
+/** Adapters of one role: the tensors that train, in the order of the parts that they go to. */
 export interface Masters {
   readonly downs: readonly Tensor[]
   readonly ups: readonly Tensor[]
+  /** Of `together`. */
+  readonly many: readonly (readonly Tensor[])[]
 }
 
-export function mastersOf(stacks: readonly Stack[]): Masters {
-  const all = stacks.flatMap((s) => (s.rank > 0 ? s.parts.map(({ linear }) => linear) : []))
-  return { downs: all.map((l) => l.lora_A!.weight), ups: all.map((l) => l.lora_B!.weight) }
+export function mastersOf(sets: readonly StackSet[]): Masters {
+  const linears = (some: readonly StackSet[]) =>
+    some.flatMap(({ stacks }) => stacks.flatMap((s) => (s.rank > 0 ? s.parts.map(({ linear }) => linear) : [])))
+  const up = (linear: Linear) => linear.lora_B!.weight
+  const apart = sets.filter(({ together }) => together.length === 0)
+  return {
+    downs: linears(sets).map((linear) => linear.lora_A!.weight),
+    ups: linears(apart).map(up),
+    many: sets.flatMap(({ together }) => together.map((one) => one.linears.map(up))),
+  }
 }
 
 /** Puts the adapters' values into the stacks, in the dtype of the pass: A times its scale, B as it is. */
-export function loadAdapters(stacks: readonly Stack[], { downs, ups }: Masters, { scale }: AdapterState): void {
-  const copies = stacks.map((s) => s.copies)
+export function loadAdapters(sets: readonly StackSet[], { downs, ups, many }: Masters, { scale }: AdapterState): void {
+  const copies = sets.flatMap(({ stacks }) => stacks.map((s) => s.copies))
   const [down, up] = [copies.flatMap((c) => c.down), copies.flatMap((c) => c.up)]
-  noGrad(() => {
+  const together = sets.flatMap((set) => set.together)
+  tidyNoGrad(() => {
     copyAll(down, downs)
     copyAll(up, ups)
+    for (const [i, values] of many.entries()) together[i]!.up.copy_(stack(values))
     if (scale !== 1) scaleAll(down, scale)
   })
 }
