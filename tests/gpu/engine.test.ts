@@ -111,40 +111,23 @@ test('products in bfloat16 of every layout agree with float64 of the same number
     for (const [name, a, b] of factorsOf(make(40, 136))) {
       const [rows, columns] = [a.size(0), b.size(1)]
       const [bias, whole] = [make(columns), make(rows, columns)]
-      const [p, q, r] = [a, b, bias].map((t) => t.to('cpu').to('float64')) as [Tensor, Tensor, Tensor]
+      const wide = (t: Tensor) => t.to('cpu').to('float64')
+      const [p, q, r, added] = [a, b, bias, whole].map(wide) as [Tensor, Tensor, Tensor, Tensor]
       const product = p.matmul(q)
       const sums: [string, Tensor, Tensor][] = [
         ['mm', aten('mm', a, b), product],
         ['addmm', aten('addmm', bias, a, b), product.add(r)],
         ['addmm, scaled', aten('addmm', bias, a, b, { beta: 0.5, alpha: 2 }), product.mul(2).add(r.mul(0.5))],
         ['addmm, a matrix', aten('addmm', bias.expand([rows, columns]), a, b), product.add(r)],
-        [
-          'addmm, to another matrix',
-          aten('addmm.out', whole, a, b, { alpha: 2, out: make(rows, columns) }),
-          product.mul(2).add(whole.to('cpu').to('float64')),
-        ],
+        ['addmm, to another', aten('addmm.out', whole, a, b, { alpha: 2, out: make(rows, columns) }), product.mul(2).add(added)], // biome-ignore format: one line
       ]
-      // one rounding to bfloat16 of the result, and float32 sums of the products' magnitudes
-      const bound = p
-        .abs()
-        .matmul(q.abs())
-        .mul(2)
-        .add(r.abs())
-        .mul(2 ** -24 * (a.size(1) + 2))
-        .add(1e-30)
+      // the product and the sum are each rounded to bfloat16 where torch adds a matrix, and summed in float32
+      const terms = p.abs().matmul(q.abs()).mul(2).add(r.abs()).add(added.abs())
+      const bound = product.abs().mul(2).mul(2 ** -8).add(terms.mul(2 ** -24 * (a.size(1) + 2))).add(1e-30) // biome-ignore format: one line
       for (const [op, got, want] of sums) {
         assert.deepEqual([got.shape, got.dtype], [[rows, columns], 'bfloat16'], `${op}, ${name}`)
-        const off = got
-          .to('cpu')
-          .to('float64')
-          .sub(want)
-          .abs()
-          .sub(want.abs().mul(2 ** -8))
-          .div(bound)
-        assert.ok(
-          off.numel === 0 || off.max().item() <= 1,
-          `${op}, ${name}: ${off.numel && off.max().item()} of the bound`,
-        )
+        const off = wide(got).sub(want).abs().div(bound.add(want.abs().mul(2 ** -8))) // biome-ignore format: one line
+        assert.ok(off.numel === 0 || off.max().item() <= 1, `${op}, ${name}: ${off.numel && off.max().item()}`)
       }
     }
     for (let n = 1; n <= 1100; n++) make(n, 8).matmul(make(8, 8)) // more sizes than are kept
