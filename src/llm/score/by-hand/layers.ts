@@ -74,8 +74,8 @@ export function numWholeLayers(layers: number, tokens: number, width: number): n
 const prepared = new WeakMap<Decoder, TrainingLayers>()
 
 export interface LayerPass {
-  /** [T, S] packed as `packing` says. */
-  x: Tensor
+  /** Makes [T, S] packed as `packing` says, once the adapters are on their way to where the pass reads them; null: there is no pass. */
+  input: () => Tensor | null
   /** [T], or [axes, T]: positions of the packed tokens. */
   positions: Tensor
   packing: Packing
@@ -162,7 +162,7 @@ export class TrainingLayers {
   }
 
   /** Packed embeddings [T, S] -> states before the final norm [T, S]. */
-  forward({ x, positions, packing, recompute }: LayerPass): Tensor {
+  forward({ input, positions, packing, recompute }: LayerPass): Tensor | null {
     const adapter = this.#adapter.enabled ? this.#adapter : null
     const keeps = !gradEnabled() ? 'none' : recompute ? 'inputs' : 'all'
     const masters = mastersOf(this.#stacks)
@@ -194,7 +194,9 @@ export class TrainingLayers {
           return [this.#back(h, layers, grad, { ...fixed, ...placed, tokens: packing.tokens })]
         }),
     )
-    return run(x)
+    untracked(load)
+    const x = input()
+    return x && run(x)
   }
 
   #run(x: Tensor, context: PassContext): { out: Tensor; layers: Saved[] } {

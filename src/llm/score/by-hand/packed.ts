@@ -39,12 +39,11 @@ export function packedStates<P extends PromptIds>(
   const reads = completions.map((group) => group.map(readOf))
   const rows = rowsOf(model, prompts, reads)
   const pass = { model, prompts, reads, rows, packing: packingOf(rows) }
+  const recompute = options.checkpointing ?? false
   const hidden = tidy(() => {
-    const x = packedEmbeddings(pass)
-    const recompute = options.checkpointing ?? false
-    return (
-      x && decoder.finish(layers.forward({ x, positions: packedPositions(pass), packing: pass.packing, recompute }))
-    )
+    const positions = packedPositions(pass)
+    const states = layers.forward({ input: () => packedEmbeddings(pass), positions, packing: pass.packing, recompute })
+    return states && decoder.finish(states)
   })
   return hidden && { hidden, places: placesOf(pass), head: layers.head }
 }
