@@ -216,16 +216,13 @@ function encodeLine(arg: ArgPlan, i: number, value: string): string {
 
 function decodeLines(plan: OpPlan): string {
   const made = plan.returns
-  const self = Math.max(
-    0,
-    plan.args.findIndex((a) => a.name === 'self'),
-  )
+  const self = plan.args.findIndex((a) => a.name === 'self')
   // what is written and returned: the places of an `.out` overload, else self
   const places = plan.args
     .filter((a) => a.kwargOnly && !a.hasDefault && a.kind === 'T')
     .map((a) => `o.${camel(a.name)}`)
   const one = (kind: string) => {
-    if (kind === '_') return places.shift() ?? `a${self}`
+    if (kind === '_') return places.shift() ?? `a${Math.max(0, self)}`
     if (kind === 'T') return '(D[q] === -1 ? (q++, null) : wrap(D[q++]))'
     if (kind === 'X')
       return '(() => { const n = D[q++], out = new Array(n); for (let i = 0; i < n; i++) out[i] = wrap(D[q++]); return out })()'

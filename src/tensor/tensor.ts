@@ -84,7 +84,7 @@ export class Tensor extends TensorOps {
     return buffer[0]!
   }
 
-  /** A copy of the elements, row-major. Waits for the device. */
+  /** A copy of the elements, row-major; `shared`: in memory that other threads can read. Waits for the device. */
   array(shared = false): TypedArray {
     const { dtype, numel } = this.#read()
     const out = typedArray(dtype, numel, shared)
