@@ -70,15 +70,12 @@ export class QwenVLFamily
   }
 
   prepare(image: RgbImage): PatchedImage {
-    return prepare(image, this.#settings)
+    return prepare(image, this.preparation().settings as PatchSettings)
   }
 
   preparation(): Preparation {
-    return { module, settings: this.#settings }
-  }
-
-  get #settings(): PatchSettings {
-    return { ...this.loaded.processor, type: pixelTypeOf(this.model.placement.dtype) }
+    const type = pixelTypeOf(this.model.placement.dtype)
+    return { module, settings: { ...this.loaded.processor, type } satisfies PatchSettings }
   }
 
   encode(inputs: readonly PatchedImage[]): QwenFeatures[] {

@@ -54,15 +54,12 @@ export class Sa2VAFamily
   }
 
   prepare(image: RgbImage, limits: ImageLimits = {}): ImageInput {
-    return prepare(image, this.#preparation(limits))
+    return prepare(image, this.preparation(limits).settings as PrepareSettings)
   }
 
   preparation(limits?: ImageLimits): Preparation {
-    return { module, settings: this.#preparation(limits) }
-  }
-
-  #preparation(limits?: ImageLimits): PrepareSettings {
-    return preparation(this.loaded.cfg, limits, pixelTypeOf(this.model.placement.dtype))
+    const type = pixelTypeOf(this.model.placement.dtype)
+    return { module, settings: preparation(this.loaded.cfg, limits, type) }
   }
 
   /** Rows are contiguous, as in a file: kernels round differently for other strides, and stored features must give the same bits. */
