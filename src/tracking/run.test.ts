@@ -208,7 +208,7 @@ test('a write that fits only in part is taken back, so that the file ends with a
 test('a process killed with SIGKILL while it writes leaves a folder that opens again', async () => {
   const dir = newFolder()
   const script = `
-    import { imageName, RunWriter } from './run-writer.ts'
+    import { RunWriter } from './run-writer.ts'
     const writer = RunWriter.create(process.env.TARGET, { config: {}, environment: {} })
     for (let step = 1; ; step++) {
       writer.step(step, { loss: step })

@@ -1,6 +1,6 @@
 // Plain data of a prompt: what a record becomes before any weight is involved.
 import { Mismatch } from '../../core/index.ts'
-import { type PixelType, type Precision, type RgbImage, regionGrid } from '../../image/index.ts'
+import { type Precision, type RgbImage, regionGrid } from '../../image/index.ts'
 import type { Mask } from '../../mask/index.ts'
 import type { Sam2Config, Sam2Features } from '../../sam/index.ts'
 import type { Tensor } from '../../tensor/index.ts'
@@ -36,13 +36,8 @@ export interface Prompt {
 }
 
 /** What an image becomes, within the limits. */
-export function preparation(
-  cfg: Sa2VAConfig,
-  { maxTiles = cfg.max_dynamic_patch }: ImageLimits = {},
-  type?: PixelType,
-): PrepareSettings {
+export function preparation(cfg: Sa2VAConfig, { maxTiles = cfg.max_dynamic_patch }: ImageLimits = {}): PrepareSettings {
   return {
-    type,
     tileSize: cfg.image_size,
     minTiles: Math.min(cfg.min_dynamic_patch, maxTiles),
     maxTiles,
