@@ -59,7 +59,7 @@ export class Sa2VAFamily
 
   preparation(limits?: ImageLimits): Preparation {
     const type = pixelTypeOf(this.model.placement.dtype)
-    return { module, settings: preparation(this.loaded.cfg, limits, type) }
+    return { module, settings: { ...preparation(this.loaded.cfg, limits), type } satisfies PrepareSettings }
   }
 
   /** Rows are contiguous, as in a file: kernels round differently for other strides, and stored features must give the same bits. */
