@@ -180,7 +180,6 @@ export class TrainingLayers {
       (h) =>
         untracked(() =>
           tidy(() => {
-            load()
             const table = this.#decoder.rotation(positions, h)
             const placed = { table, calls: attentionCalls(packing, h.device) }
             const { out, layers } = this.#run(h, { ...fixed, ...placed, tokens: packing.tokens })
