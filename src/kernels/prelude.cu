@@ -33,6 +33,14 @@ DEVICE uint4 sum8(uint4 a, uint4 b) { return make_uint4(sum2(a.x, b.x), sum2(a.y
 DEVICE uint4 scaled8(uint4 a, float s, uint4 w) {
   return make_uint4(scaled2(a.x, s, w.x), scaled2(a.y, s, w.y), scaled2(a.z, s, w.z), scaled2(a.w, s, w.w));
 }
+struct Eight {
+  float v[8];
+};
+DEVICE Eight eight(uint4 q) { return {{low(q.x), high(q.x), low(q.y), high(q.y), low(q.z), high(q.z), low(q.w), high(q.w)}}; }
+DEVICE Eight load8(const u16* p) { return eight(*(const uint4*)p); }
+DEVICE void store8(u16* p, const Eight& e) {
+  *(uint4*)p = make_uint4(pack(e.v[0], e.v[1]), pack(e.v[2], e.v[3]), pack(e.v[4], e.v[5]), pack(e.v[6], e.v[7]));
+}
 
 // Weights are read once: not kept in L1.
 DEVICE uint4 weights8(const u16* p) {
@@ -86,9 +94,11 @@ DEVICE uint4 fresh8(const u16* p) {
   asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
   return v;
 }
+// Over so many neighbours of a warp.
+template <int COUNT = 32>
 DEVICE float total(float v) {
 #pragma unroll
-  for (int d = 16; d > 0; d >>= 1) v += __shfl_xor_sync(~0u, v, d);
+  for (int d = COUNT / 2; d > 0; d >>= 1) v += __shfl_xor_sync(~0u, v, d);
   return v;
 }
 

@@ -2,15 +2,6 @@
 // elements from row to row. Sums are in float32, in the same order every time.
 typedef long long i64;
 
-struct Eight {
-  float v[8];
-};
-DEVICE Eight eight(uint4 q) { return {{low(q.x), high(q.x), low(q.y), high(q.y), low(q.z), high(q.z), low(q.w), high(q.w)}}; }
-DEVICE Eight load8(const u16* p) { return eight(*(const uint4*)p); }
-DEVICE void store8(u16* p, const Eight& e) {
-  *(uint4*)p = make_uint4(pack(e.v[0], e.v[1]), pack(e.v[2], e.v[3]), pack(e.v[4], e.v[5]), pack(e.v[6], e.v[7]));
-}
-
 // Sum of a value over the block, the same in every thread. All threads call it.
 DEVICE float block_total(float v) {
   __shared__ float sums[32];
