@@ -72,17 +72,17 @@ export class Embedding extends Module {
 export class LayerNorm extends Module {
   weight: Tensor
   bias: Tensor
-  readonly #eps: number
+  readonly eps: number
 
   constructor(dim: number, eps: number) {
     super()
     this.weight = weight(dim)
     this.bias = weight(dim)
-    this.#eps = eps
+    this.eps = eps
   }
 
   forward(x: Tensor): Tensor {
-    return x.layerNorm(this.weight.shape, { weight: cast(this.weight, x), bias: cast(this.bias, x), eps: this.#eps })
+    return x.layerNorm(this.weight.shape, { weight: cast(this.weight, x), bias: cast(this.bias, x), eps: this.eps })
   }
 }
 
