@@ -1,6 +1,7 @@
 // InternViT. T tiles, N patches + 1, h width. Unusual: layer scale after both branches; the 6B variant uses RMSNorm and
 // normalises q and k over the full width before the heads are split; there is no final norm.
 import { Mismatch } from '../../core/index.ts'
+import { afterLayer, normedSum, type Residual, sumOf } from '../../kernels/index.ts'
 import { oneOf, positiveNumber, switchAt } from '../../llm/index.ts'
 import { Conv2d, cast, LayerNorm, Linear, Module, RMSNorm, weight } from '../../nn/index.ts'
 import { attention, cat, type Tensor, tidy } from '../../tensor/index.ts'
@@ -115,10 +116,12 @@ class Layer extends Module {
     this.ls2 = weight(cfg.hidden_size)
   }
 
-  forward(x: Tensor): Tensor {
+  /** Each norm adds the branch before it: the second branch is left to the next layer. */
+  forward(at: Residual): Residual {
     return tidy(() => {
-      const h = x.add(this.attn.forward(this.norm1.forward(x)).mul(cast(this.ls1, x)))
-      return h.add(this.mlp.forward(this.norm2.forward(h)).mul(cast(this.ls2, x)))
+      const { sum: x, normed } = normedSum(at, this.norm1)
+      const second = normedSum({ x, y: this.attn.forward(normed), scale: cast(this.ls1, x) }, this.norm2)
+      return { x: second.sum, y: this.mlp.forward(second.normed), scale: cast(this.ls2, x) }
     })
   }
 }
@@ -182,11 +185,11 @@ export class InternVisionModel extends Module {
   /** [T, 3, H, W] -> hidden state [T, N, h]; selectLayer counts as hidden_states of the reference: -1 last, -2 input of the last layer. */
   forward(pixels: Tensor, selectLayer = -1): Tensor {
     return tidy(() => {
-      let h = this.embeddings.forward(pixels)
+      let at: Residual = { x: this.embeddings.forward(pixels) }
       const { layers } = this.encoder
       const last = selectLayer < 0 ? layers.length + 1 + selectLayer : selectLayer
-      for (const layer of layers.slice(0, last)) h = layer.forward(h)
-      return h
+      for (const layer of layers.slice(0, last)) at = afterLayer(at, layer)
+      return sumOf(at)
     })
   }
 }
