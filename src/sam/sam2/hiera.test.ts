@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import { roundingBound } from '../../../tests/support/rounding.ts'
 import { disposeModel, goldenTensor, relativeError, tinyModel } from '../../../tests/support/sam2.ts'
 import { stream, streamId } from '../../core/index.ts'
+import { sumOf } from '../../kernels/index.ts'
 import { replaceTensor, tensorAt } from '../../nn/index.ts'
 import { attention, expectNoLeak, noGrad, tensor, tidy } from '../../tensor/index.ts'
 import { attentionByHeads, type BlockShape, HieraBlock } from './hiera.ts'
@@ -134,7 +135,7 @@ for (const pooled of [false, true]) {
     const grid: Grid = Array.from({ length: 8 }, (_, r) => Array.from({ length: 8 }, (_, c) => cell(r, c)))
     const want = byLoops(grid, shape, at)
     tidy(() => {
-      const got = noGrad(() => block.forward(tensor(flat, [1, 8, 8, 8])))
+      const got = noGrad(() => sumOf(block.forward({ x: tensor(flat, [1, 8, 8, 8]) })))
       const error = relativeError(got, tensor(want.flat(2), [1, want.length, want.length, shape.dout]))
       assert.ok(error < roundingBound(window * window), `${error}`) // attention sums over the cells of a window
     })
@@ -179,8 +180,7 @@ test('a block leaves nothing behind but its result', () => {
   const { block } = makeBlock({ din: 8, dout: 16, heads: 2, window: 4, pooled: true })
   expectNoLeak(() =>
     tidy(() =>
-      block
-        .forward(tensor(values('cells', 512), [1, 8, 8, 8]))
+      sumOf(block.forward({ x: tensor(values('cells', 512), [1, 8, 8, 8]) }))
         .sum()
         .item(),
     ),

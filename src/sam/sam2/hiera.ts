@@ -1,6 +1,7 @@
 // Hiera, SAM2's image trunk: blocks of attention inside windows, a few of them global, queries pooled 2x2 where a stage begins.
 // Unusual: the first block of a stage keeps the window of the stage before it, and its shortcut comes from the normed input.
 // B batch, H W rows and columns of the map, C channels, N windows of w x w cells, h heads, D head width.
+import { afterLayer, normedSum, partition, type Residual, sumOf } from '../../kernels/index.ts'
 import { Conv2d, cast, LayerNorm, Linear, Module, weight } from '../../nn/index.ts'
 import { attention, cat, type Tensor, tidy } from '../../tensor/index.ts'
 import type { Sam2Config } from './config.ts'
@@ -29,28 +30,6 @@ export function attentionByHeads(q: Tensor, k: Tensor, v: Tensor, limit = scoreB
 /** Largest value of each 2x2 cell group, [B, H, W, C] to [B, H/2, W/2, C]. */
 function pool(x: Tensor): Tensor {
   return x.permute([0, 3, 1, 2]).maxPool2d(2, { stride: 2 }).permute([0, 2, 3, 1])
-}
-
-function padded(n: number, window: number): number {
-  return Math.ceil(n / window) * window
-}
-
-/** [B, H, W, C] to [N, w, w, C]; zeros fill the right and bottom where the window does not divide the map. */
-function partition(x: Tensor, w: number): Tensor {
-  const [b, rows, columns, c] = x.shape as [number, number, number, number]
-  const [h, wide] = [padded(rows, w), padded(columns, w)]
-  const full = h === rows && wide === columns ? x : x.constantPadNd([0, 0, 0, wide - columns, 0, h - rows])
-  const cells = full.view([b, h / w, w, wide / w, w, c])
-  return cells.permute([0, 1, 3, 2, 4, 5]).reshape([-1, w, w, c])
-}
-
-/** The inverse, to a map of rows x columns. */
-function merge(windows: Tensor, w: number, rows: number, columns: number): Tensor {
-  const [h, wide] = [padded(rows, w), padded(columns, w)]
-  const c = windows.size(3)
-  const cells = windows.view([-1, h / w, wide / w, w, w, c])
-  const full = cells.permute([0, 1, 3, 2, 4, 5]).reshape([-1, h, wide, c])
-  return h === rows && wide === columns ? full : full.narrow(1, 0, rows).narrow(2, 0, columns)
 }
 
 class MultiScaleAttention extends Module {
@@ -116,13 +95,18 @@ export class HieraBlock extends Module {
     this.#shape = shape
   }
 
-  /** [B, H, W, din] to [B, H', W', dout]. */
-  forward(x: Tensor): Tensor {
+  /** [B, H, W, din] to [B, H', W', dout]. Each norm adds the branch before it: the second branch is left to the next block. */
+  forward(at: Residual): Residual {
     return tidy(() => {
       const { narrow } = this.#autocast
-      const normed = narrow(this.norm1.forward(x))
-      const y = this.#shortcut(x, normed).add(tidy(() => this.#attend(normed)))
-      return y.add(this.mlp.forward(narrow(this.norm2.forward(y))))
+      const { window, pooled } = this.#shape
+      const to = this.proj ? 0 : window // a projected shortcut needs the norm as a map
+      const first = normedSum(at, this.norm1, { to })
+      const normed = narrow(first.normed)
+      const x = this.#shortcut(first.sum, normed)
+      const y = tidy(() => this.attn.forward(to === window ? normed : partition(normed, window)))
+      const { sum, normed: inner } = normedSum({ x, y }, this.norm2, { from: pooled ? window / 2 : window })
+      return { x: sum, y: this.mlp.forward(narrow(inner)) }
     })
   }
 
@@ -130,14 +114,6 @@ export class HieraBlock extends Module {
     if (!this.proj) return x
     const projected = this.proj.forward(normed)
     return this.#shape.pooled ? pool(projected) : projected
-  }
-
-  #attend(normed: Tensor): Tensor {
-    const { window, pooled } = this.#shape
-    if (window === 0) return this.attn.forward(normed)
-    const out = this.attn.forward(partition(normed, window))
-    const half = pooled ? 2 : 1
-    return merge(out, window / half, normed.size(1) / half, normed.size(2) / half)
   }
 }
 
@@ -189,11 +165,13 @@ export class Hiera extends Module {
   forward(pixels: Tensor): Tensor[] {
     return tidy(() => {
       const patches = this.patch_embed.proj.forward(pixels) // [B, C, S/4, S/4]
-      let x = patches.add(this.#positions(patches)).permute([0, 2, 3, 1]).contiguous() // [B, H, W, C]
+      let at: Residual = { x: patches.add(this.#positions(patches)).permute([0, 2, 3, 1]).contiguous() } // [B, H, W, C]
       const outs: Tensor[] = []
       this.blocks.forEach((block, i) => {
-        x = block.forward(x)
-        if (this.#ends.includes(i)) outs.push(x.permute([0, 3, 1, 2]))
+        at = afterLayer(at, block)
+        if (!this.#ends.includes(i)) return
+        at = { x: sumOf(at) }
+        outs.push(at.x.permute([0, 3, 1, 2]))
       })
       return outs
     })
