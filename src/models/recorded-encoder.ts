@@ -1,10 +1,11 @@
 // A frozen encoder as a CUDA graph: a pass over a fixed number of rows is captured once and replayed, which saves thousands of kernel
 // launches. The output of an image does not depend on the images that are encoded with it.
+import { kernelsOff } from '../kernels/index.ts'
 import { type Module, tensorAt } from '../nn/index.ts'
 import { CudaGraph, cat, empty, keep, noGrad, type Tensor } from '../tensor/index.ts'
 
 interface Recording {
-  /** The weights it reads. */
+  /** The weights it reads, and whether kernels were on. */
   of: string
   input: Tensor
   results: readonly Tensor[]
@@ -47,7 +48,8 @@ export class RecordedEncoder {
   }
 
   #recorded(x: Tensor): Recording {
-    const of = [x.dtype, ...x.shape.slice(1), ...this.#module.slots().map((slot) => tensorAt(slot).handle)].join()
+    const weights = this.#module.slots().map((slot) => tensorAt(slot).handle)
+    const of = [kernelsOff(), x.dtype, ...x.shape.slice(1), ...weights].join()
     if (this.#recording?.of === of) return this.#recording
     this.dispose()
     const { device, dtype } = x
