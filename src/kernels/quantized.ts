@@ -100,11 +100,12 @@ function groupsOf(features: number, split: number, blocks: number, device: strin
   return Math.ceil(tiles / Math.ceil(tiles / Math.floor(room / split)))
 }
 
-/** The matrix [N, K] in the dtype of its scale, with a product of low rank added before the only rounding. */
-export function widen({ numbers, scale }: Omit<QuantizedMatrix, 'bias'>, low: LowRank | null = null): Tensor {
+/** The matrix [N, K] in the dtype of its scale, with a product of low rank added before the only rounding; in `place` if given. */
+export function widen(matrix: Omit<QuantizedMatrix, 'bias'>, low: LowRank | null = null, place?: Tensor): Tensor {
+  const { numbers, scale } = matrix
   const bits = bitsOf(numbers)
   const [features, columns, rank] = [numbers.size(0), (numbers.size(1) * 8) / bits, low?.factors.size(1) ?? 0]
-  const wide = empty([features, columns], { device: numbers.device, dtype: scale.dtype })
+  const wide = place ?? empty([features, columns], { device: numbers.device, dtype: scale.dtype })
   const parts = low?.parts ?? [features]
   const strip = 128 * (rank | 16) // bytes of 64 columns of the low rank
   const strips = Math.min(4, Math.max(1, Math.floor((kernelTarget().shared / 2 - 1024) / strip)))
@@ -119,10 +120,16 @@ export function widen({ numbers, scale }: Omit<QuantizedMatrix, 'bias'>, low: Lo
 }
 
 /** The same where the kernels run; null elsewhere. */
-export function widenOn(matrix: Omit<QuantizedMatrix, 'bias'>): Tensor | null {
+export function widenOn(
+  matrix: Omit<QuantizedMatrix, 'bias'>,
+  low: Omit<LowRank, 'parts'> | null = null,
+  place?: Tensor,
+): Tensor | null {
   const { numbers, scale } = matrix
-  if (scale.dtype !== 'bfloat16' || numbers.size(1) % 16 !== 0) return null
-  return kernelsOff() || noKernels(numbers.device) ? null : widen(matrix)
+  const [features, bytes] = numbers.shape as [number, number]
+  if (scale.dtype !== 'bfloat16' || bytes % 16 !== 0 || (low && low.factors.size(1) % 16 !== 0)) return null
+  if (place && place.size(1) * bitsOf(numbers) !== bytes * 8) return null // its last block of 64 columns is short
+  return kernelsOff() || noKernels(numbers.device) ? null : widen(matrix, low && { ...low, parts: [features] }, place)
 }
 
 /** Products [.., K] -> [.., N] of few rows in bfloat16, if the kernels run on this device; null if the matrix must be dequantized. */

@@ -1,21 +1,10 @@
 // LoRA with PEFT's meaning: y = W x + b + (alpha / r) B(A(dropout(x))); A Kaiming-uniform, B zero.
 import { Mismatch, stream, streamId } from '../core/index.ts'
-import {
-  aten,
-  CudaGraph,
-  empty,
-  keep,
-  noGrad,
-  type Tensor,
-  tidy,
-  tidyNoGrad,
-  uniformTensor,
-  zeros,
-} from '../tensor/index.ts'
+import { aten, CudaGraph, keep, noGrad, type Tensor, tidy, tidyNoGrad, uniformTensor, zeros } from '../tensor/index.ts'
 import { type AdapterState, Linear } from './layers.ts'
 import { Module } from './module.ts'
 import { type Pack, packsOf, roomForPack } from './packs.ts'
-import { requireExact } from './quantized.ts'
+import { dequantize, isQuantized, widenInto } from './quantized.ts'
 import { wide } from './sampling.ts'
 
 /** One factor, stored as `lora_A.weight` or `lora_B.weight`. */
@@ -69,29 +58,33 @@ export function addLora(model: Module, targets: (path: string) => boolean, optio
   return state
 }
 
-/** W + (alpha / r) B A of a layer, in float32, rounded once to the base dtype; W itself without adapters. A new tensor of the current scope. */
+const takesPart = (linear: Linear) => linear.lora_A !== undefined && linear.adapter?.enabled === true
+const isMerged = (linear: Linear) => takesPart(linear) || isQuantized(linear.weight)
+
+const plainWeight = ({ weight, weight_scale, inFeatures }: Linear): Tensor =>
+  isQuantized(weight) ? dequantize({ numbers: weight, scale: weight_scale! }, inFeatures) : weight.detach()
+
+/** W + (alpha / r) B A of a layer, in float32, rounded once to the dtype of W; W itself if no adapter takes part. A new tensor of the current scope. */
 export function mergedWeight(linear: Linear): Tensor {
-  requireExact(linear.weight, 'lora', 'merged weight')
-  const { weight, lora_A, lora_B, adapter } = linear
+  const { lora_A, lora_B, adapter } = linear
   return tidyNoGrad(() => {
-    if (!lora_A) return weight.detach().alias()
-    return wide(weight).add(lora_B!.weight.matmul(lora_A.weight).mul(adapter!.scale)).to(weight.dtype)
+    const weight = plainWeight(linear)
+    if (!takesPart(linear)) return weight.alias()
+    return wide(weight).add(lora_B!.weight.matmul(lora_A!.weight).mul(adapter!.scale)).to(weight.dtype)
   })
 }
 
-const takesPart = (linear: Linear) => linear.lora_A !== undefined && linear.adapter?.enabled === true
-
 /**
  * Runs `fn` while the adapters that take part are merged into copies of the weights they adapt: one product a layer instead of three.
- * The copies are of the current values, in whatever role, and freed at the end, unless `places` keeps room for them. No gradient is recorded.
+ * Quantized weights are dequantized into such copies, with or without adapters. The copies are of the current values, in whatever role,
+ * and freed at the end, unless `places` keeps room for them. No gradient is recorded.
  */
 export function withMergedLora<R>(model: Module, fn: () => R, places?: MergedWeights): R {
-  const adapted = places?.linears(model) ?? linears(model).flatMap(([, linear]) => (takesPart(linear) ? [linear] : []))
+  const adapted = places?.linears(model) ?? linears(model).flatMap(([, linear]) => (isMerged(linear) ? [linear] : []))
   const own = adapted.map((linear) => linear.weight)
   const states = new Set(adapted.flatMap((linear) => (takesPart(linear) ? [linear.adapter!] : [])))
   const merged: Tensor[] = []
   try {
-    for (const { weight } of adapted) requireExact(weight, 'lora', 'merged weight')
     if (places) places.fill(adapted)
     else for (const linear of adapted) merged.push(keep(mergedWeight(linear)))
     adapted.forEach((linear, i) => {
@@ -129,7 +122,7 @@ export class MergedWeights {
   linears(model: Module): Linear[] {
     const found = this.#layers.get(model) ?? { all: linears(model).map(([, linear]) => linear), packs: packsOf(model) }
     this.#layers.set(model, found)
-    const taken = new Set(found.all.filter(takesPart))
+    const taken = new Set(found.all.filter(isMerged))
     for (const pack of found.packs) if (pack.some((linear) => taken.has(linear))) this.#pack(pack, taken)
     return [...taken]
   }
@@ -147,8 +140,7 @@ export class MergedWeights {
   of(linear: Linear): Tensor {
     const known = this.#places.get(linear)
     if (known) return known
-    const { shape, dtype, device } = linear.weight
-    const place = keep(empty([...shape], { dtype, device }))
+    const place = roomForPack([linear], true)[0]!
     this.#places.set(linear, place)
     return place
   }
@@ -172,7 +164,7 @@ export class MergedWeights {
   #pack(pack: Pack, taken: Set<Linear>): void {
     for (const linear of pack) taken.add(linear)
     if (pack.length === 1 || this.#places.has(pack[0]!)) return
-    const parts = roomForPack(pack)
+    const parts = roomForPack(pack, true)
     pack.forEach((linear, i) => {
       this.#places.set(linear, parts[i]!)
     })
@@ -187,10 +179,18 @@ export class MergedWeights {
 
 /** In bfloat16 the factors are rounded as `forward` rounds them, and one product adds them in float32: a tenth of the memory traffic. */
 function mergeInto(place: Tensor, linear: Linear): void {
-  if (!takesPart(linear)) place.copy_(linear.weight)
-  else if (linear.weight.dtype !== 'bfloat16') place.copy_(mergedWeight(linear))
+  if (isQuantized(linear.weight) && widenMerged(place, linear)) return
+  if (!takesPart(linear) || place.dtype !== 'bfloat16') place.copy_(mergedWeight(linear))
   else {
     const [a, b] = [linear.lora_A!.weight.to('bfloat16'), linear.lora_B!.weight.to('bfloat16')]
-    aten('addmm.out', linear.weight, b, a, { alpha: linear.adapter!.scale, out: place })
+    aten('addmm.out', plainWeight(linear), b, a, { alpha: linear.adapter!.scale, out: place })
   }
+}
+
+/** By one kernel, which rounds once; false if it does not cover the layer. */
+function widenMerged(place: Tensor, linear: Linear): boolean {
+  const { weight: numbers, weight_scale, lora_A, lora_B, adapter } = linear
+  const { dtype } = place
+  const low = () => ({ factors: lora_B!.weight.to(dtype), inputs: lora_A!.weight.mul(adapter!.scale).to(dtype) })
+  return widenInto(place, { numbers, scale: weight_scale! }, takesPart(linear) ? low() : null)
 }

@@ -40,13 +40,15 @@ export function packedWeight(pack: Pack): Tensor {
   return tidyNoGrad(() => aten('as_strided', pack[0]!.weight.detach(), [rows, columns], [columns, 1]))
 }
 
-/** Room for the weights of a pack in one tensor, in order; the parts belong to the caller. */
-export function roomForPack(pack: Pack): Tensor[] {
-  const { dtype, device } = pack[0]!.weight
+/** Room for the weights of a pack in one tensor, in order; the parts belong to the caller. `wide`: for the values of quantized ones. */
+export function roomForPack(pack: Pack, wide = false): Tensor[] {
+  const { weight, weight_scale, inFeatures } = pack[0]!
+  const { dtype, device } = wide ? (weight_scale ?? weight) : weight
   const outs = pack.map((linear) => linear.weight.size(0))
   const mark = {}
   return tidy(() => {
-    const whole = empty([outs.reduce((a, b) => a + b, 0), pack[0]!.weight.size(1)], { dtype, device })
+    const columns = wide ? inFeatures : weight.size(1)
+    const whole = empty([outs.reduce((a, b) => a + b, 0), columns], { dtype, device })
     const parts = whole.split(outs, { dim: 0 }).map((part) => keep(part))
     for (const part of parts) marks.set(part, mark)
     return parts

@@ -1,15 +1,18 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { mergeLora } from '../../tests/support/merge-lora.ts'
-import { backward, type DType, expectNoLeak, keep, type Tensor, tensor, tidy } from '../tensor/index.ts'
+import { backward, type DType, expectNoLeak, keep, noGrad, randn, type Tensor, tensor, tidy } from '../tensor/index.ts'
 import {
   addLora,
   initRandom,
   Linear,
+  MergedWeights,
   Module,
+  type Packing,
+  packedWeight,
   RMSNorm,
   storeQuantized,
   trainOnly,
+  widenWith,
   withMergedLora,
   withProduct,
 } from './index.ts'
@@ -226,7 +229,7 @@ for (const [form, bits] of [
   ['int8', 8],
   ['nf4', 4],
 ] as const)
-  test(`a weight in ${bits} bit neither trains nor takes up adapters; a refusal leaves the layer as it was`, () =>
+  test(`a weight in ${bits} bit does not train; the refusal leaves the layer as it was`, () =>
     expectNoLeak(() => {
       const [net, plain] = twice(form, 'float32')
       const stored = `expected a weight that is stored exactly, got one in ${bits} bit`
@@ -235,8 +238,6 @@ for (const [form, bits] of [
         new RegExp(`trainable: layer\\.weight: ${stored}\\. open the model with frozenWeights exact`),
       )
       addLora(net, (path) => path === 'layer', { rank: 4, alpha: 8, seed: 2 })
-      assert.throws(() => mergeLora(net), new RegExp(`lora: merged weight: ${stored}`))
-      assert.throws(() => withMergedLora(net, () => 0), new RegExp(`lora: merged weight: ${stored}`))
       tidy(() => {
         const x = input()
         assert.deepEqual(net.layer.forward(x).numbers(), plain.layer.forward(x).numbers()) // B is zero
@@ -244,3 +245,112 @@ for (const [form, bits] of [
       free(net)
       free(plain)
     }))
+
+/** Two linears of one input, of which the first gets adapters, and one that is alone and exact. */
+class Mixed extends Module implements Packing {
+  readonly a = new Linear(columns, 24)
+  readonly b = new Linear(columns, 16, { bias: false })
+  readonly exact = new Linear(columns, 8)
+  packs() {
+    return [[this.a, this.b]]
+  }
+}
+
+const scale = 1.5
+function mixed(form: QuantizedForm, dtype: DType, rank = 4): Mixed {
+  const net = new Mixed()
+  initRandom(net, { seed: 5, std: 1 })
+  for (const linear of [net.a, net.b]) storeQuantized(linear, form, dtype)
+  addLora(net, (path) => path === 'a', { rank, alpha: scale * rank, seed: 2 })
+  noGrad(() => tidy(() => void net.a.lora_B!.weight.copy_(randn([24, rank]))))
+  return net
+}
+
+/** W + s B A in float64, of the stored numbers as they are defined. */
+function valuesOf({ weight, weight_scale, lora_A, lora_B }: Linear, form: QuantizedForm): number[] {
+  const values = (t: Tensor) => tidy(() => t.detach().to('float64').numbers())
+  const [q, s] = [values(weight), values(weight_scale!)]
+  const [a, b] = lora_A ? [values(lora_A.weight), values(lora_B!.weight)] : [[], []]
+  const [rows, rank, blocks] = [weight.size(0), b.length / weight.size(0), s.length / weight.size(0)]
+  const value = (row: number, column: number) => {
+    if (form === 'int8') return q[row * columns + column]! * s[row]!
+    const byte = q[row * 32 * blocks + (column >> 1)]!
+    return published[column % 2 === 0 ? byte >> 4 : byte & 15]! * s[row * blocks + (column >> 6)]!
+  }
+  return Array.from({ length: rows * columns }, (_, i) => {
+    const [row, column] = [Math.floor(i / columns), i % columns]
+    let sum = value(row, column)
+    for (let k = 0; k < rank; k++) sum += scale * b[row * rank + k]! * a[k * columns + column]!
+    return sum
+  })
+}
+
+const halves = { float32: 1e-6, bfloat16: 2 ** -7 } // a weight is rounded twice, its adapter's factors once more
+for (const [form, dtype] of forms.flatMap((f) => [[f, 'float32'] as const, [f, 'bfloat16'] as const]))
+  for (const kept of [false, true])
+    test(`merged, quantized weights are W + s B A, ${form}, ${dtype}, ${kept ? 'in places that stay' : 'freed at the end'}; then all is as it was`, () => {
+      const net = mixed(form, dtype)
+      expectNoLeak(() => {
+        const places = kept ? new MergedWeights() : undefined
+        const layers = [net.a, net.b]
+        const expected = layers.map((linear) => valuesOf(linear, form))
+        const stored = () =>
+          [...layers, net.exact].map((l) => [l.weight.handle, l.weight_scale?.handle, l.adapter?.enabled])
+        const before = stored()
+        const apart = tidy(() => noGrad(() => net.a.forward(input().to(dtype)).to('float32').numbers()))
+        const work = () => {
+          assert.equal(net.a.adapter!.enabled, false)
+          assert.equal(net.exact.weight.handle, before[2]![0], 'nothing is merged there')
+          layers.forEach(({ weight }, i) => {
+            assert.deepEqual([weight.dtype, weight.shape], [dtype, [expected[i]!.length / columns, columns]])
+            const values = tidy(() => weight.to('float64').numbers())
+            const far = Math.max(...values.map((v, k) => Math.abs(v - expected[i]![k]!)))
+            const most = Math.max(...expected[i]!.map(Math.abs))
+            assert.ok(far <= halves[dtype] * most, `layer ${i}: ${far} of ${most}`)
+          })
+          if (kept) tidy(() => assert.deepEqual(packedWeight(layers).shape, [40, columns]))
+          return tidy(() => net.a.forward(input().to(dtype)).to('float32').numbers())
+        }
+        for (let i = 0; i < 2; i++) {
+          const said = withMergedLora(net, work, places)
+          const far = Math.max(...said.map((v, k) => Math.abs(v - apart[k]!)))
+          assert.ok(far < 4 * halves[dtype] * Math.max(...apart.map(Math.abs)), `outputs differ by ${far}`)
+          assert.deepEqual(stored(), before)
+        }
+        const fail = () => {
+          throw new Error('stopped')
+        }
+        assert.throws(() => withMergedLora(net, fail, places), /stopped/)
+        assert.deepEqual(stored(), before)
+        places?.dispose()
+      })
+      free(net)
+    })
+
+test('in places, a kernel for matrices in the dtype of their scale gets the place and the factors, A times the scale', () => {
+  const net = mixed('nf4', 'bfloat16')
+  const places = new MergedWeights()
+  const asked: unknown[] = []
+  const values = (t: Tensor) => tidy(() => t.to('float32').numbers())
+  const factors = tidy(() => {
+    const { lora_A, lora_B } = net.a
+    return [lora_B!.weight.to('bfloat16'), lora_A!.weight.mul(scale).to('bfloat16')].map(values)
+  })
+  widenWith((matrix, low, place) => {
+    const layer = [net.a, net.b].find(({ weight }) => weight === matrix.numbers)!
+    asked.push([layer === net.a, matrix.scale === layer.weight_scale, low && [low.factors, low.inputs].map(values)])
+    return noGrad(() => place!.fill_(7))
+  })
+  try {
+    const merged = () => [net.a, net.b].flatMap(({ weight }) => values(weight))
+    assert.ok(withMergedLora(net, merged, places).every((v) => v === 7))
+  } finally {
+    widenWith(() => null)
+  }
+  assert.deepEqual(asked, [
+    [true, true, factors],
+    [false, true, null],
+  ])
+  places.dispose()
+  free(net)
+})

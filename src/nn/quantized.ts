@@ -89,7 +89,14 @@ export function storeQuantized(linear: Linear, form: QuantizedForm, dtype: DType
 type ProductKernel = (x: Tensor, matrix: Quantized & { bias: Tensor | null }) => Tensor | null
 
 let product: ProductKernel | null = null
-let widen: (matrix: Quantized) => Tensor | null = () => null
+/** A matrix in the dtype of its scale, in `place` if given; `factors` times `inputs` is added before the rounding. Null: ops must do it. */
+type WidenKernel = (
+  matrix: Quantized,
+  low?: { factors: Tensor; inputs: Tensor } | null,
+  place?: Tensor,
+) => Tensor | null
+
+let widen: WidenKernel = () => null
 
 /** Runs `fn` while `chosen` is asked first for every product with a quantized matrix. It records no gradient. */
 export function withProduct<R>(chosen: ProductKernel | null, fn: () => R): R {
@@ -102,10 +109,14 @@ export function withProduct<R>(chosen: ProductKernel | null, fn: () => R): R {
   }
 }
 
-/** What is asked first for a matrix in the dtype of its scale; null from it: ops do it. */
-export function widenWith(kernel: typeof widen): void {
+/** What is asked first for a matrix in the dtype of its scale. */
+export function widenWith(kernel: WidenKernel): void {
   widen = kernel
 }
+
+/** False if the kernel does not cover it. */
+export const widenInto = (place: Tensor, matrix: Quantized, low: Parameters<WidenKernel>[1]): boolean =>
+  widen(matrix, low, place) !== null
 
 /** The dequantized matrix exists for this product only, or until its backward if a gradient is recorded. */
 export function multiplyQuantized(x: Tensor, matrix: Quantized, bias: Tensor | null): Tensor {

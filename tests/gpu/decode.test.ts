@@ -30,6 +30,7 @@ import {
   dequantize,
   frozenForms,
   Linear,
+  linears,
   MergedWeights,
   type QuantizedForm,
   replaceTensor,
@@ -451,6 +452,57 @@ function quantizeWithAdapters(decoder: Decoder, form: QuantizedForm): void {
   for (const slot of decoder.module.slots().filter((s) => /lora_B/.test(s.name)))
     noGrad(() => tidy(() => void tensorAt(slot).copy_(randn([...tensorAt(slot).shape], { device }).mul(0.03))))
 }
+
+for (const [form, rank] of [
+  ['int8', 16],
+  ['int8', 24], // not covered by the kernel that widens
+  ['nf4', 32],
+  ['nf4', 24],
+] as const)
+  test(`${form} merged with adapters of rank ${rank}: the numbers and their product within bfloat16, read by our kernels; then all is quantized again`, () => {
+    useKernels('auto')
+    const { model, decoder } = randomDecoder()
+    storeMatrices(decoder, form)
+    const isAdapted = loraTargets('Qwen2ForCausalLM')
+    addLora(decoder.module, (path) => isAdapted(path) && !/k_proj|down_proj/.test(path), {
+      rank,
+      alpha: 1.5 * rank,
+      seed: 1,
+    })
+    const factors = decoder.module.slots().filter((s) => /lora_B/.test(s.name))
+    const stored = linears(decoder.module).map(([, linear]) => linear.weight.handle)
+    const places = new MergedWeights()
+    const said = [0.03, 0.06].map((size) => {
+      for (const slot of factors)
+        noGrad(() => tidy(() => void tensorAt(slot).copy_(randn([...tensorAt(slot).shape], { device }).mul(size))))
+      const wide = wideTwinOfQuantized(model)
+      return withMergedLora(
+        decoder.module,
+        () => {
+          assert.equal(notFused(decoder), null)
+          const expected = new Map(linears(wide.decoder.module))
+          for (const [name, { weight, weight_scale }] of linears(decoder.module).filter(([, l]) => l.weight_scale)) {
+            assert.deepEqual([weight.dtype, weight_scale!.dtype], ['bfloat16', 'bfloat16'])
+            const far = tidy(() => {
+              const exact = expected.get(name)!.weight.to('float64')
+              return weight.to('float64').sub(exact).norm().item() / exact.norm().item()
+            })
+            assert.ok(far < 2 ** -8, `${name}: ${far} of its norm`)
+          }
+          return agree(`${form} merged, rank ${rank}, ${size}`, model, 3, {}, wide)
+        },
+        places,
+      )
+    })
+    assert.notDeepEqual(said[0], said[1])
+    assert.deepEqual(
+      linears(decoder.module).map(([, linear]) => linear.weight.handle),
+      stored,
+    )
+    agree(`${form} apart again`, model, 3, {}, wideTwinOfQuantized(model))
+    decodePool.clear(decoder)
+    places.dispose()
+  })
 
 const quantizedVariants = Object.entries<Partial<LlmConfig> & { fused?: false }>({
   ...variants,

@@ -296,6 +296,14 @@ for (const bits of allBits) {
         const wide = widen(matrix, low)
         near(`${columns} columns, rank ${rank}`, wide, expected)
         for (let i = 0; i < 2; i++) assert.ok(widen(matrix, low).equal(wide), `repetition ${i} differs`)
+        const [features] = wide.shape as [number]
+        const room = zeros([features + 1, columns], { device, dtype: 'bfloat16' })
+        widen(matrix, low, room.narrow(0, 0, features))
+        assert.ok(room.narrow(0, 0, features).equal(wide), 'in a place')
+        assert.equal(room.select(0, features).abs().sum().item(), 0, 'the next row is unchanged')
+        const one = { factors: low.factors.narrow(1, 0, 8).contiguous(), inputs: low.inputs.narrow(0, 0, 8) }
+        assert.equal(widenOn(matrix, one), null, 'a rank of 8')
+        assert.equal(widenOn(matrix, null, room.narrow(1, 0, columns - 8)), null, 'a place of other columns')
       })
   })
 
