@@ -152,6 +152,7 @@ test('gradients of an earlier piece are planned while the next one is learned fr
     frozenWeights: 'int8',
     checkpointing: true,
     lora: { rank: 128 },
+    sampling: { weights: 'exact' },
   } as const
   const plan = (gradientAccumulationSteps: number, splitMoments: boolean) =>
     planMemory(sizes, resolveRun({ ...settings, splitMoments, rl: { ...rl, gradientAccumulationSteps } }), card, 2)

@@ -1,5 +1,3 @@
-import { statSync } from 'node:fs'
-import { join } from 'node:path'
 import { flagsOf } from '../config/index.ts'
 import { humanBytes, Mismatch } from '../core/index.ts'
 import type { ReleasedName } from '../models/index.ts'
@@ -97,21 +95,15 @@ interface Found {
 
 async function planOf(config: RunConfig, processes: number): Promise<Found[]> {
   const { planMemory, fits, sizesOfFolder } = await import('../run/index.ts')
-  const own = sizesOfFolder(config.model, config.lora.targets)
-  const sam = { points: config.points.sam, reason: config.reason.sam }[config.task] ?? ''
-  const sizes = { ...own, values: own.values + (sam === '' ? 0 : segmenterValues(sam)) }
+  const { valuesBeside } = await import('../tasks/index.ts')
+  const policy = sizesOfFolder(config.model, config.lora.targets)
+  const sizes = { ...policy, values: policy.values + valuesBeside(config) }
   return cards.map((card) => {
     const plan = planMemory(sizes, config, card, processes)
     const batch =
       batches.find((batchSize) => fits(planMemory(sizes, { ...config, batchSize }, card, processes), card)) ?? 0
     return { card: card.name, plan, fits: fits(plan, card), batch }
   })
-}
-
-/** Of a segmenter in a float32 file, or in a folder with one. */
-function segmenterValues(path: string): number {
-  const files = [path, join(path, 'model.safetensors')].map((file) => statSync(file, { throwIfNoEntry: false }))
-  return (files.find((file) => file?.isFile())?.size ?? 0) / 4
 }
 
 function planText(config: RunConfig, found: readonly Found[]): string {

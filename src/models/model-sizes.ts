@@ -21,7 +21,7 @@ export interface ModelSizes {
   trained: number
   /** [out, in] of the layers that get adapters. */
   adapted: readonly (readonly [number, number])[]
-  /** [out, in] of the matrices that can be quantized. */
+  /** [out, in] of the matrices that can be quantized; one that gets adapters is the same array as above. */
   matrices: readonly (readonly [number, number])[]
   /** Whether the layers with a custom derivative (src/llm/score/by-hand) cover the language model. */
   ownLayers: boolean
@@ -117,11 +117,12 @@ function counted(
     sum.values += numel
     if (trained.some((pattern) => pattern.test(slot.name))) sum.trained += numel
     const name = slot.name.replace(/\.weight$/, '')
+    const size: [number, number] = [shape[0]!, shape[1]!]
     if (shape.length === 2 && isTarget(name)) {
       names.push(name)
-      sum.adapted.push([shape[0]!, shape[1]!])
+      sum.adapted.push(size)
     }
-    if (isMatrix(slot)) sum.matrices.push([shape[0]!, shape[1]!])
+    if (isMatrix(slot)) sum.matrices.push(size)
   }
   const llm = model.decoder.cfg
   const ownDecoding = otherLayers(model.decoder) === null

@@ -42,7 +42,7 @@ export const defaultDropout = 0.05
 export const SamplingConfig = z.strictObject({
   weights: oneOf(
     ['auto', 'merged', 'exact'],
-    'adapters of policy and EMA copy while they sample and answer: merged into copies of their layers (less time; in bfloat16 the rounded weights are another policy, see rl.rolloutCorrection), or separate as in the loss; auto: merged in float32 on the CPU, and if our kernels decode, since they read only merged weights (see kernels)',
+    'adapters of policy and EMA copy while they sample and answer: merged into copies of their layers (less time; in bfloat16 the rounded weights are another policy, see rl.rolloutCorrection), or separate as in the loss; auto: merged in float32 on the CPU, and if our kernels decode (see kernels). With quantized matrices (frozenWeights) auto merges only if our kernels decode and the copies fit into the GPU (plan)',
   ),
 })
 
@@ -199,12 +199,6 @@ export type RunConfig = z.infer<typeof RunConfig>
 /** Settings as a user writes them; docs/reference.md lists them. */
 export type RunInput = z.input<typeof RunConfig>
 
-/** Whether adapters are merged while they sample; `suits`: whether `auto` would, where the run is. */
-export function mergesForSampling(settings: Pick<RunConfig, 'sampling' | 'frozenWeights'>, suits: boolean): boolean {
-  const { sampling, frozenWeights } = settings
-  return sampling.weights === 'auto' ? suits && frozenWeights === 'exact' : sampling.weights === 'merged'
-}
-
 /**
  * Types, presets and combinations checked; what cannot work is refused here with the reason. `written`: paths of the settings that the
  * user wrote; absent: those whose values are not the defaults.
@@ -254,13 +248,11 @@ function changedSettings(values: Settings): string[] {
   return Object.keys(values).filter((path) => values[path] !== undefined && !same(path))
 }
 
-/** Quantized matrices are dequantized for each product: keeping them all for backward, or merging into them, would cost what they save. */
-function checkFrozen({ frozenWeights, checkpointing, sampling }: RunConfig): void {
-  if (frozenWeights === 'exact') return
-  const refuse = (field: string, expected: string, got: unknown) =>
-    new Mismatch({ where: 'settings', field, expected: `${expected} with frozenWeights ${frozenWeights}`, got })
-  if (!checkpointing) throw refuse('checkpointing', 'true', checkpointing)
-  if (sampling.weights === 'merged') throw refuse('sampling.weights', 'auto or exact', sampling.weights)
+/** Quantized matrices are dequantized for each product: keeping them all for backward would cost what they save. */
+function checkFrozen({ frozenWeights, checkpointing }: RunConfig): void {
+  if (frozenWeights === 'exact' || checkpointing) return
+  const expected = `true with frozenWeights ${frozenWeights}`
+  throw new Mismatch({ where: 'settings', field: 'checkpointing', expected, got: checkpointing })
 }
 
 /** What could have no effect in a run is refused. */

@@ -1,6 +1,5 @@
 // What a run would do, without doing it: everything is opened, the first record is sampled and scored, nothing is written.
-import { kernelsOff, noKernels } from '../kernels/index.ts'
-import { type Family, isGrounded, isLanguage, type LanguageFamily, modelSizes } from '../models/index.ts'
+import { isGrounded, isLanguage, type LanguageFamily } from '../models/index.ts'
 import { count } from '../nn/index.ts'
 import { type JudgeCount, judgeCount } from '../rewards/index.ts'
 import { type Batch, type Group, type Run, sampleAndScore, step } from '../rl/index.ts'
@@ -9,11 +8,11 @@ import { cuda, memory, resetPeak } from '../tensor/index.ts'
 import type { RunConfig } from './config.ts'
 import { deviceOf, openModel } from './device.ts'
 import { Encoder } from './features.ts'
+import { planOnGpu } from './gpu-plan.ts'
 import type { Host } from './host.ts'
 import { type GroupCount, Learner } from './learner.ts'
 import type { Opened } from './loop.ts'
 import { disposeLearner } from './loop.ts'
-import { planMemory } from './memory-plan.ts'
 import { checkSources, openRecords, type Records, splitText } from './records.ts'
 import { runOf, type Scoring } from './run-parts.ts'
 import { idleProcesses, recordsTogether, totalSteps } from './start-up.ts'
@@ -60,7 +59,7 @@ export async function dryRun(config: RunConfig, host: Host, processes = 1): Prom
   const kind = (await openKind(config.task)) as TaskKind<RunConfig>
   await checkSources(config, kind.recordRules?.(config) ?? {})
   host.progress({ kind: 'phase', text: `1 model ${config.model}` })
-  const learner = new Learner(openModel(config), config)
+  const learner = new Learner(openModel(config), config, { processes })
   let records: Records | null = null
   try {
     host.progress({ kind: 'phase', text: `2 records ${config.dataPath}` })
@@ -156,8 +155,7 @@ function memoryOf({ learner, item, processes, ...trial }: Trial, before: number)
   const start = count(learner.start.values()).bytes
   const { device } = deviceOf(config)
   const { peak } = bytesOn(device)
-  const planned =
-    device.startsWith('cuda') && isGrounded(family) ? plannedPeak(config, family, device, processes) : null
+  const planned = device.startsWith('cuda') && isGrounded(family) ? planOnGpu(trial.config, family, processes) : null
   return {
     frozen: all - trained.bytes,
     // weight, gradient, two moments, EMA copy; and the start values if there is a KL term
@@ -175,13 +173,6 @@ function cacheBytes(config: RunConfig, { sizes }: LanguageFamily, { features }: 
   return (
     config.batchSize * numGenerations * length * sizes.cacheBytesPerToken(deviceOf(config).dtype === 'float32' ? 4 : 2)
   )
-}
-
-/** What `roundtrip plan` says about this GPU. */
-function plannedPeak(config: RunConfig, family: Family, device: string, processes: number): number {
-  const card = { bytes: cuda.memory(device).total, kernels: (kernelsOff() ?? noKernels(device)) === null }
-  const sizes = modelSizes(family.config as Record<string, unknown>, config.lora.targets)
-  return planMemory(sizes, config, card, processes).peak
 }
 
 function rowsOf(group: Group): DryRunRow[] {

@@ -10,7 +10,7 @@ import {
   type World,
   wholeState,
 } from '../distributed/index.ts'
-import { knownPrefixes, notCovered, slowPathLog, TrainingLayers } from '../llm/index.ts'
+import { knownPrefixes, slowPathLog, TrainingLayers } from '../llm/index.ts'
 import { type AdapterSite, defaultTrainGroups, type Family, isLanguage, type TrainGroup } from '../models/index.ts'
 import {
   type AdapterState,
@@ -28,8 +28,10 @@ import {
 import { type AdamW, adamwOf, Ema, type GradientNorms } from '../optim/index.ts'
 import type { CopiedRole, Roles } from '../rl/index.ts'
 import { keep, noGrad, type Tensor, tidy, tidyNoGrad } from '../tensor/index.ts'
-import { mergesForSampling, type RunConfig } from './config.ts'
+import type { RunConfig } from './config.ts'
 import { deviceOf } from './device.ts'
+import { samplingOf } from './gpu-plan.ts'
+import type { SamplingChoice } from './memory-plan.ts'
 
 export interface GroupCount {
   group: string
@@ -43,6 +45,8 @@ export interface LearnerOptions {
   everything?: boolean
   /** The processes that train together; alone unless given. */
   world?: World
+  /** How many the memory is planned for, if not those of `world`. */
+  processes?: number
 }
 
 export class Learner implements Roles {
@@ -65,7 +69,8 @@ export class Learner implements Roles {
   readonly #rank: number
   /** Copies of a role that are whole at the moment, where each process keeps a part. */
   readonly #gathered = new Map<CopiedRole, ReadonlyMap<string, Tensor>>()
-  readonly #mergesForSampling: boolean
+  /** How the adapters of policy and EMA copy sample. */
+  readonly sampling: SamplingChoice
   /** On a device with graph capture merged weights keep their buffers; elsewhere they are freed after use. */
   readonly #mergedWeights: MergedWeights | undefined
 
@@ -90,7 +95,7 @@ export class Learner implements Roles {
       ),
     )
     const { rank, size } = options.world ?? alone
-    this.#mergesForSampling = mergesForSampling(config, suitsMerging(config, family))
+    this.sampling = samplingOf(config, family, options.processes ?? size)
     this.#mergedWeights = deviceOf(config).device.startsWith('cuda') ? new MergedWeights() : undefined
     this.#owners = config.splitMoments && size > 1 ? ownersOf(this.params(), size) : null
     this.#rank = rank
@@ -137,7 +142,8 @@ export class Learner implements Roles {
   /** Merged anew each time: what is in place may be the policy or the EMA copy, and moves with every update. */
   forSampling<R>(fn: () => R): R {
     const sample = () => slowPathLog.whileSampling(() => knownPrefixes.during(fn))
-    return this.#mergesForSampling ? withMergedLora(this.family.module, sample, this.#mergedWeights) : noGrad(sample)
+    const merges = this.sampling.weights === 'merged'
+    return merges ? withMergedLora(this.family.module, sample, this.#mergedWeights) : noGrad(sample)
   }
 
   /** After an update: the EMA copy takes its small step, and a reference that moves its larger one when it is the turn. */
@@ -265,10 +271,4 @@ function attach({ on, targets, width }: AdapterSite, config: RunConfig, dropout:
     throw new Mismatch({ where: 'settings', field: 'lora.rank', expected, got: rank })
   }
   return addLora(on, targets, { rank, alpha, dropout, seed: config.seed })
-}
-
-/** In float32 on the CPU nothing is rounded; on a GPU it is right if our kernels decode. */
-function suitsMerging(config: RunConfig, family: Family): boolean {
-  const { device, dtype } = deviceOf(config)
-  return device === 'cpu' ? dtype === 'float32' : isLanguage(family) && notCovered(family.model.decoder) === null
 }

@@ -3,11 +3,11 @@
 // workspace) was measured on one H200. `npm run bench -- memory` compares the plan with such a GPU.
 
 import { join } from 'node:path'
-import { readJsonObject } from '../core/index.ts'
+import { humanBytes, readJsonObject } from '../core/index.ts'
 import { cacheSpare, numWholeLayers } from '../llm/index.ts'
 import { familyOf, type ModelSizes, modelSizes } from '../models/index.ts'
 import { type MaskSupervision, supervisesMasks } from '../tasks/index.ts'
-import { mergesForSampling, type RunConfig } from './config.ts'
+import type { RunConfig } from './config.ts'
 
 export interface Card {
   /** Bytes that programs can use. */
@@ -64,9 +64,10 @@ export function planMemory(sizes: ModelSizes, settings: Settings, card: Card, pr
   const state = float32 * (1 + 3 * part) // weight; EMA copy and two moments
   const start = float32 * sizes.trained
   const trained = state * (sizes.trained + adapters) + part * start + (kernels ? bfloat16 * adapters : 0) // the copy layers read
-  const merges = mergesForSampling(settings, card.kernels && sizes.ownDecoding)
+  const merges = chooseSampling(sizes, settings, card, processes).weights === 'merged'
   const fused = card.kernels && sizes.ownDecoding && (merges || quantized)
-  const again = merges ? sizes.adapted.reduce((sum, [out, input]) => sum + out * input, 0) : adapters
+  const copied = new Set(quantized ? [...sizes.adapted, ...sizes.matrices] : sizes.adapted)
+  const again = merges ? [...copied].reduce((sum, [out, input]) => sum + out * input, 0) : adapters
   const merged = merges || fused ? bfloat16 * again + paddedHead(sizes) : 0
   const features = bfloat16 * settings.batchSize * sizes.featureValues(tilesOf(settings))
   const states = decodeStates(sizes, settings, fused || merges ? 0 : adapters, fused)
@@ -77,6 +78,23 @@ export function planMemory(sizes: ModelSizes, settings: Settings, card: Card, pr
   const inWork = workspace + (quantized ? layerBytes(sizes) : 0)
   const peak = frozen + trained + merged + features + inWork + Math.max(sampling, learning)
   return { frozen, trained, merged, features, sampling, learning, peak }
+}
+
+export interface SamplingChoice {
+  weights: 'merged' | 'exact'
+  /** If the memory decided. */
+  why: string | null
+}
+
+/** How the GPU samples: `auto` merges if our kernels decode and, with quantized matrices, if the plan fits with their copies. */
+export function chooseSampling(sizes: ModelSizes, settings: Settings, card: Card, processes = 1): SamplingChoice {
+  const { sampling, frozenWeights } = settings
+  if (sampling.weights !== 'auto') return { weights: sampling.weights, why: null }
+  if (!card.kernels || !sizes.ownDecoding) return { weights: 'exact', why: null }
+  if (frozenWeights === 'exact') return { weights: 'merged', why: null }
+  const plan = planMemory(sizes, { ...settings, sampling: { weights: 'merged' } }, card, processes)
+  const why = `merged copies bring the planned peak to ${humanBytes(plan.peak)} of ${humanBytes(card.bytes)}`
+  return { weights: fits(plan, card) ? 'merged' : 'exact', why }
 }
 
 export const adapterValues = ({ adapted }: ModelSizes, { lora }: Pick<RunConfig, 'lora'>): number =>

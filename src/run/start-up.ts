@@ -106,6 +106,8 @@ export function reportTrainables(learner: Learner, { lora }: RunConfig, host: Pr
   if (quantized.length === 0) return
   const stored = `${thousands(count(quantized).elements)} of them in ${bitsOf(quantized[0]!)} bit`
   reportNote(host, `${stored}: learning uses PyTorch ops instead of the custom kernels`)
+  const { weights, why } = learner.sampling
+  if (why) reportNote(host, `sampling.weights auto: ${weights}, ${why}`)
 }
 
 export function groupText({ group, tensors, elements }: GroupCount): string {

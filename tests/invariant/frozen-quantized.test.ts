@@ -4,10 +4,20 @@ import { readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { teacherForce } from '../../src/llm/index.ts'
-import { openSa2VA, Sa2VAFamily } from '../../src/models/index.ts'
+import { modelSizes, openSa2VA, releasedConfig, Sa2VAFamily } from '../../src/models/index.ts'
 import { addLora, count, type FrozenForm, frozenForms, isQuantized, type Linear, tensorAt } from '../../src/nn/index.ts'
 import { decidingSettings, differences } from '../../src/run/identity.ts'
-import { disposeModel, Learner, openModel, resolveRun, sft } from '../../src/run/index.ts'
+import {
+  chooseSampling,
+  disposeModel,
+  Learner,
+  openModel,
+  resolveRun,
+  type SamplingChoice,
+  sft,
+} from '../../src/run/index.ts'
+import { disposeLearner } from '../../src/run/loop.ts'
+import { reportTrainables } from '../../src/run/start-up.ts'
 import { makeScene, sceneExample } from '../../src/scenes/index.ts'
 import { requireGrounded } from '../../src/tasks/index.ts'
 import { memory, noGrad, resetPeak, tidy } from '../../src/tensor/index.ts'
@@ -135,6 +145,66 @@ for (const frozenWeights of quantizedForms)
     }
   })
 
+for (const frozenWeights of quantizedForms)
+  test(`merged weights in ${frozenWeights} sample and answer what separate adapters do in float32, the default on the CPU`, async () => {
+    const story = async (weights: 'merged' | 'exact' | 'auto') => {
+      const input = {
+        frozenWeights,
+        checkpointing,
+        sampling: { weights },
+        optim: { learningRate: 2e-2, emaDecay: 0.5 },
+      }
+      const o = await openRun(toyRun(toy, join(folder, 'none'), input))
+      try {
+        const rounds = []
+        for (let step = 0; step < 2; step++) {
+          const groups = await o.sample(step)
+          rounds.push(groups)
+          await o.learn(groups, 2e-2)
+        }
+        const all = rounds.flat()
+        const said = all.map((g) => [g.samples.map((s) => s.text), g.replies.map((r) => (r as { text: string }).text)])
+        return {
+          said,
+          logps: all.flatMap((g) => samplesIn(g).flatMap((s) => [...s.logps])),
+          choice: o.learner.sampling,
+        }
+      } finally {
+        o.dispose()
+      }
+    }
+    const [merged, exact, auto] = [await story('merged'), await story('exact'), await story('auto')]
+    assert.deepEqual(merged.said, exact.said)
+    const far = Math.max(...merged.logps.map((v, i) => Math.abs(v - exact.logps[i]!)))
+    assert.ok(far > 0 && far < 1e-4, `log-probs differ by ${far}`)
+    assert.deepEqual(auto, { ...exact, choice: { weights: 'exact', why: null } })
+  })
+
+test('the start of a run says how it samples if memory decided', () => {
+  const config = toyRun(toy, join(folder, 'none'), { frozenWeights: 'int8', checkpointing })
+  const learner = new Learner(openModel(config), config)
+  const lines = (sampling: SamplingChoice) => {
+    const texts: string[] = []
+    Object.assign(learner, { sampling })
+    reportTrainables(learner, config, { progress: ({ text }) => void texts.push(text!) })
+    return texts.filter((text) => text.includes('sampling'))
+  }
+  assert.deepEqual(lines(learner.sampling), [])
+  const sizes = modelSizes(releasedConfig('internvl3-8b'))
+  const onGpu = (gib: number) =>
+    chooseSampling(sizes, { ...config, maxTiles: 1 }, { bytes: gib * 2 ** 30, kernels: true })
+  const [large, small] = [lines(onGpu(139.8)), lines(onGpu(16))]
+  assert.match(
+    large.join(),
+    /^ {2}sampling\.weights auto: merged, merged copies bring the planned peak to [\d.]+ GiB of 139\.8 GiB$/,
+  )
+  assert.match(
+    small.join(),
+    /^ {2}sampling\.weights auto: exact, merged copies bring the planned peak to [\d.]+ GiB of 16\.0 GiB$/,
+  )
+  disposeLearner(learner)
+})
+
 test('supervised learning on quantized matrices lowers the loss as much as on exact ones', async () => {
   const falls = { exact: 0, int8: 0, nf4: 0 }
   for (const frozenWeights of frozenForms) {
@@ -158,10 +228,6 @@ test('settings that do not work with quantized weights are refused with a clear 
     const refused = (input: object, words: string) =>
       assert.throws(() => resolveRun({ frozenWeights: form, ...input }), new RegExp(words))
     refused({}, `settings: checkpointing: expected true with frozenWeights ${form}, got false`)
-    refused(
-      { checkpointing, sampling: { weights: 'merged' } },
-      `settings: sampling\\.weights: expected auto or exact with frozenWeights ${form}, got "?merged`,
-    )
     const config = toyRun(toy, join(folder, 'none'), { frozenWeights: form, checkpointing })
     const family = openModel(config)
     assert.throws(

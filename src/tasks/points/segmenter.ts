@@ -1,5 +1,7 @@
 // The segmenter next to a policy: opened once for the task of a run and its evaluation, and closed with their items.
 
+import { statSync } from 'node:fs'
+import { join } from 'node:path'
 import { FeatureStore, featureVersion } from '../../checkpoint/index.ts'
 import { log, refuseAt } from '../../core/index.ts'
 import { type Family, isVqa, type VqaFamily, weightStates } from '../../models/index.ts'
@@ -72,4 +74,11 @@ export function openItems(setup: PointSetup): OpenItems {
   const items = new OpenItems(setup, setup.sam instanceof SamPredictor ? maxOpen.mobilesam : maxOpen.sam2)
   beside.get(setup.policy)!.items.push(items)
   return items
+}
+
+/** Values of the segmenter next to the policy of a run, in a float32 file or in a folder with one; 0 without. */
+export function valuesBeside(config: { task: string; points: { sam: string }; reason: { sam: string } }): number {
+  const path = { points: config.points.sam, reason: config.reason.sam }[config.task] ?? ''
+  const files = [path, join(path, 'model.safetensors')].map((file) => statSync(file, { throwIfNoEntry: false }))
+  return path === '' ? 0 : (files.find((file) => file?.isFile())?.size ?? 0) / 4
 }
