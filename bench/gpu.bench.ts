@@ -45,7 +45,9 @@ export async function run(): Promise<BenchRow[]> {
   const decoding = decodeRows(family, learner, examples)
   rows.push(
     ...decoding,
-    ...(['int8', 'nf4'] as const).flatMap((form) => quantizedDecodeRows(form, config, examples, decoding)),
+    ...(['int8', 'nf4'] as const).flatMap((frozenWeights) =>
+      quantizedDecodeRows({ ...config, frozenWeights, checkpointing: true }, examples, decoding),
+    ),
   )
   return rows
 }

@@ -1,11 +1,10 @@
 // Milliseconds per decoding step of `generate` at 4, 16 and 64 rows (4 samples per prompt), including the draws: with merged adapters,
-// and with matrices in 8 or 4 bit and separate adapters. Also with three of four rows finished, and of a prompt of about 1,100 tokens.
+// and with matrices in 8 or 4 bit, merged (what `auto` chooses on an H200) and with separate adapters. Also with three of four rows finished, and of a prompt of about 1,100 tokens.
 import { RandomStream, stream } from '../../src/core/index.ts'
 import type { Example } from '../../src/data/index.ts'
 import { useKernels } from '../../src/kernels/index.ts'
 import { decodePool, generate } from '../../src/llm/index.ts'
 import type { Features, Prompt, Sa2VAFamily } from '../../src/models/index.ts'
-import type { QuantizedForm } from '../../src/nn/index.ts'
 import { Learner, type RunConfig } from '../../src/run/index.ts'
 import { tidy, tidyNoGrad } from '../../src/tensor/index.ts'
 import { type BenchRow, row } from '../bench.ts'
@@ -87,29 +86,32 @@ export function decodeRows(family: Sa2VAFamily, learner: Learner, examples: read
   return out
 }
 
-/** The same with quantized matrices and separate adapters, compared with `exact`, the rows of decodeRows. */
-export function quantizedDecodeRows(
-  form: QuantizedForm,
-  config: RunConfig,
-  examples: readonly Example[],
-  exact: readonly BenchRow[],
-): BenchRow[] {
-  const loaded = randomModel('4b', form)
-  const family = speakingFamily(loaded, examples[0]!)
-  const sampling = { ...config.sampling, weights: 'exact' as const }
-  const learner = new Learner(family, { ...config, frozenWeights: form, checkpointing: true, sampling })
+/** The same with quantized matrices, merged and with separate adapters; `other` is that of `plain`, the rows of decodeRows in bfloat16. */
+export function quantizedDecodeRows(config: RunConfig, examples: readonly Example[], plain: readonly BenchRow[]) {
+  const choices = [onGpu ? 'auto' : 'merged', 'exact'] as const
+  return choices.flatMap((weights) => sampledRows({ ...config, sampling: { weights } }, examples, plain))
+}
+
+function sampledRows(config: RunConfig, examples: readonly Example[], plain: readonly BenchRow[]): BenchRow[] {
+  const { frozenWeights: form } = config
+  const family = speakingFamily(randomModel('4b', form), examples[0]!)
+  const learner = new Learner(family, config)
+  const { weights } = learner.sampling
   const time = timesOf(family, learner, examples)
+  const inBfloat16 = (name: string) => plain.find((other) => other.name === name)!.ours
   const out = cases.flatMap(({ rows }) => {
     const auto = time(rows, 'auto')
-    const merged = exact.find(({ name }) => name === `decode, ${rows} rows, limit`)!.ours
-    const name = `decode in ${form}, ${rows} rows`
+    const name = `decode in ${form}, ${weights}, ${rows} rows`
     return [
-      row(`${name}, exact weights merged`, auto, merged, 'ms'),
-      row(`${name}, kernels off`, auto, time(rows, 'off'), 'ms'),
+      row(`${name}, bfloat16`, auto, inBfloat16(`decode, ${rows} rows, limit`), 'ms'),
+      ...(weights === 'exact' ? [row(`${name}, kernels off`, auto, time(rows, 'off'), 'ms')] : []),
     ]
   })
-  const merged = exact.find(({ name }) => name === 'a prompt, kernels off')!.ours
-  out.push(row(`a prompt in ${form}, exact weights merged`, time(samples, 'auto', null), merged, 'ms'))
+  const prompt = time(samples, 'auto', null)
+  out.push(row(`a prompt in ${form}, ${weights}, bfloat16`, prompt, inBfloat16('a prompt, kernels off'), 'ms'))
+  const merge = () => -now() + learner.forSampling(now)
+  if (weights === 'merged')
+    out.push(row(`merging ${form}, once a role and step`, Math.min(...[0, 1, 2].map(merge)), null, 'ms'))
   resetDecoding()
   learner.dispose()
   for (const t of family.module.parameters().values()) t.dispose()
