@@ -122,6 +122,11 @@ export class AdamW {
     })
   }
 
+  /** The same by device and dtype, which are those of the parameters: asking fresh handles takes milliseconds. */
+  #kinds(): { entry: Entry; grad: Tensor }[][] {
+    return sameKind(this.#gradients(), ({ entry }) => entry.param)
+  }
+
   /**
    * Scales all gradients to a total norm of maxNorm at most (0: only measures) and returns the norm before. When it is not
    * finite nothing is scaled: nonFiniteGradients() names the tensors, and step() refuses until zeroGrad().
@@ -130,8 +135,13 @@ export class AdamW {
     this.#norm = total
     if (maxNorm > 0 && Number.isFinite(total))
       tidy(() => {
-        const grads = this.#gradients().map((g) => g.grad)
-        for (const some of sameKind(grads, (g) => g)) scaleAll(some, clipCoefficient(total, maxNorm, some[0]!))
+        for (const some of this.#kinds()) {
+          const factor = clipCoefficient(total, maxNorm, some[0]!.entry.param)
+          scaleAll(
+            some.map(({ grad }) => grad),
+            factor,
+          )
+        }
       })
     return total
   }
@@ -139,7 +149,7 @@ export class AdamW {
   /** Waits for the device. */
   gradientNorms(): GradientNorms {
     return tidy(() => {
-      const parts = sameKind(this.#gradients(), (g) => g.grad).map((some) => {
+      const parts = this.#kinds().map((some) => {
         const { total, each } = normsOf(some.map((g) => g.grad))
         return { total, each: some.map(({ entry }, i) => [entry.name, each[i]!] as const) }
       })

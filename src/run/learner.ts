@@ -216,8 +216,8 @@ export class Learner implements Roles {
   /** In float64 on the CPU; on a GPU from the given ones, because computing each again would wait for the device. */
   gradNorms({ each }: GradientNorms): Record<string, number> {
     const squareOf = (slot: Slot) => {
-      const grad = tensorAt(slot).grad()
-      return grad?.device === 'cpu' ? grad.to('float64').square().sum().item() : (each.get(slot.name) ?? 0) ** 2
+      const grad = tensorAt(slot).device === 'cpu' ? tensorAt(slot).grad() : null
+      return grad ? grad.to('float64').square().sum().item() : (each.get(slot.name) ?? 0) ** 2
     }
     const normOf = (slots: readonly Slot[]) => Math.sqrt(slots.reduce((sum, slot) => sum + squareOf(slot), 0))
     return Object.fromEntries([...this.#groups].map(([group, slots]) => [group, tidy(() => normOf(slots))]))
