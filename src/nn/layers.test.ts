@@ -11,10 +11,13 @@ import {
   type Tensor,
   tensor,
   tidy,
+  tidyNoGrad,
   zeros,
 } from '../tensor/index.ts'
 import {
   addLora,
+  CastCopies,
+  cast,
   initRandom,
   KVCache,
   LayerNorm,
@@ -27,6 +30,7 @@ import {
   replaceTensor,
   rotate,
   selectSlots,
+  tensorAt,
   trainOnly,
   withMergedLora,
   withWeights,
@@ -91,6 +95,31 @@ test('other weights are used during a call and restored after it, also when the 
   assert.throws(() => withWeights(slots, new Map(), () => 0), /norm\.weight: expected a tensor/)
   assert.deepEqual(model.norm.weight.numbers(), [1, 1, 1, 1])
   other.dispose()
+  free(model)
+})
+
+test('copies in a narrower dtype are read where activations have it, during the call alone', () => {
+  const model = net()
+  const weights = model.slots().map(tensorAt)
+  const copies = new CastCopies(weights, 'bfloat16')
+  const x = (dtype: 'bfloat16' | 'float32') => tensor(wave(12), [2, 6]).to(dtype)
+  const outs = () =>
+    (['bfloat16', 'float32'] as const).map((dtype) =>
+      noGrad(() => tidy(() => model.layers[0]!.forward(x(dtype)).numbers())),
+    )
+  const isCopy = () => tidy(() => new Set([0, 1].map(() => cast(weights[0]!, x('bfloat16')).handle)).size === 1)
+  for (const size of [1, 2]) {
+    noGrad(() => tidy(() => void weights[0]!.mul_(size)))
+    const want = outs()
+    assert.deepEqual([isCopy(), copies.during(weights, isCopy), isCopy()], [false, true, false])
+    assert.deepEqual(copies.during(weights, outs), want)
+  }
+  assert.throws(() => copies.during(weights, () => assert.fail('x')), /x/)
+  assert.equal(isCopy(), false)
+  const others = tidyNoGrad(() => weights.map((w) => keep(w.clone())))
+  assert.equal(copies.during(others, isCopy), false, 'other weights are cast as ever')
+  for (const t of others) t.dispose()
+  copies.dispose()
   free(model)
 })
 

@@ -1,12 +1,42 @@
 // Layers. B batch, T tokens, D features, C channels, H W rows and columns.
-import { embedding, rmsNorm, type Tensor } from '../tensor/index.ts'
+import { copyAll, type DType, embedding, empty, keep, rmsNorm, type Tensor, tidyNoGrad } from '../tensor/index.ts'
 import type { Adapter } from './lora.ts'
 import { Module, weight } from './module.ts'
 import { isQuantized, multiplyQuantized } from './quantized.ts'
 
+/** Copies of weights in the dtype of activations, for a time in which the weights stay as they are. */
+let copies: ReadonlyMap<Tensor, Tensor> = new Map()
+
 /** A weight in the activation's dtype: trainable ones are float32 masters over bf16 activations. */
 export function cast(w: Tensor, x: Tensor): Tensor {
-  return w.dtype === x.dtype ? w : w.to(x.dtype)
+  if (w.dtype === x.dtype) return w
+  const copy = copies.get(w)
+  return copy?.dtype === x.dtype ? copy : w.to(x.dtype)
+}
+
+/** Places for copies of float32 weights in a narrower dtype: one launch for all of them, instead of one for each time a layer reads a weight. */
+export class CastCopies {
+  readonly #places: readonly Tensor[]
+
+  constructor(like: readonly Tensor[], dtype: DType) {
+    this.#places = like.map(({ shape, device }) => keep(empty([...shape], { dtype, device })))
+  }
+
+  /** Runs `fn`, which leaves these weights as they are and records no gradient. */
+  during<R>(weights: readonly Tensor[], fn: () => R): R {
+    const before = copies
+    tidyNoGrad(() => copyAll(this.#places, weights))
+    copies = new Map(weights.map((w, i) => [w, this.#places[i]!]))
+    try {
+      return fn()
+    } finally {
+      copies = before
+    }
+  }
+
+  dispose(): void {
+    for (const place of this.#places) place.dispose()
+  }
 }
 
 export class Linear extends Module {

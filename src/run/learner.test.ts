@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { hashes, makeToy, openRun, scratch, toyRun } from '../../tests/support/runs.ts'
 import { alone } from '../distributed/index.ts'
-import { tensorAt } from '../nn/index.ts'
-import { noGrad, tidy } from '../tensor/index.ts'
+import { cast, tensorAt } from '../nn/index.ts'
+import { noGrad, type Tensor, tidy, zeros } from '../tensor/index.ts'
 import { disposeModel, openModel } from './device.ts'
 import { Learner } from './learner.ts'
 import { disposeLearner } from './loop.ts'
@@ -75,6 +75,33 @@ test('the optimizer has the betas, the epsilon and the decay of the settings', a
   })
   learner.optim.zeroGrad()
   dispose()
+})
+
+test('in bfloat16 each role samples with one copy of its trained weights as they are, in float32 with the weights', () => {
+  for (const dtype of ['bfloat16', 'float32'] as const) {
+    const family = openModel({ ...config, dtype })
+    const learner = new Learner(family, { ...config, dtype })
+    const [name] = [...learner.start.keys()] as [string]
+    const slot = learner.slots.find((s) => s.name === name)!
+    const read = () =>
+      tidy(() => {
+        const like = zeros([1], { dtype })
+        const [a, b] = [0, 1].map(() => cast(tensorAt(slot), like)) as [Tensor, Tensor]
+        return { isCopy: a.handle === b.handle && a.handle !== tensorAt(slot).handle, values: a.numbers() }
+      })
+    const rounded = (weights: Tensor) => noGrad(() => tidy(() => weights.to(dtype).numbers()))
+    for (let update = 0; update < 2; update++) {
+      const policy = learner.forSampling(read)
+      const ema = learner.asEma(() => learner.forSampling(read))
+      assert.deepEqual(policy, { isCopy: dtype === 'bfloat16', values: rounded(tensorAt(slot)) })
+      assert.deepEqual(ema.values, rounded(learner.ema.weights.get(name)!))
+      if (update === 1) assert.notDeepEqual(ema.values, policy.values)
+      noGrad(() => tidy(() => void tensorAt(slot).add_(0.5)))
+    }
+    assert.equal(read().isCopy, false)
+    learner.dispose()
+    disposeModel(family)
+  }
 })
 
 test('a rank above the hidden size is refused', () => {

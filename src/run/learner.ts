@@ -15,6 +15,7 @@ import { type AdapterSite, defaultTrainGroups, type Family, isLanguage, type Tra
 import {
   type AdapterState,
   addLora,
+  CastCopies,
   linears,
   MergedWeights,
   type Slot,
@@ -73,6 +74,10 @@ export class Learner implements Roles {
   readonly sampling: SamplingChoice
   /** On a device with graph capture merged weights keep their buffers; elsewhere they are freed after use. */
   readonly #mergedWeights: MergedWeights | undefined
+  /** Of the weights that train beside adapters, from the first sampling on. */
+  #casts: CastCopies | null = null
+  /** Activations are narrower than these weights. */
+  readonly #castsWeights: boolean
 
   constructor(family: Family, config: RunConfig, options: LearnerOptions = {}) {
     this.family = family
@@ -112,6 +117,7 @@ export class Learner implements Roles {
     this.#startSlots = this.slots.filter((s) => !/\.lora_[AB]\./.test(s.name))
     const started = this.#startSlots.filter((s) => own.has(s.name))
     this.#start = new Map(started.map((s) => [s.name, keep(tidyNoGrad(() => tensorAt(s).detach().clone()))]))
+    this.#castsWeights = deviceOf(config).dtype !== 'float32' && !options.everything
   }
 
   params(): Map<string, Tensor> {
@@ -141,9 +147,16 @@ export class Learner implements Roles {
 
   /** Merged anew each time: what is in place may be the policy or the EMA copy, and moves with every update. */
   forSampling<R>(fn: () => R): R {
-    const sample = () => slowPathLog.whileSampling(() => knownPrefixes.during(fn))
+    const draw = () => slowPathLog.whileSampling(() => knownPrefixes.during(fn))
+    const sample = () => (this.#castsWeights ? this.#whileCast(draw) : draw())
     const merges = this.sampling.weights === 'merged'
     return merges ? withMergedLora(this.family.module, sample, this.#mergedWeights) : noGrad(sample)
+  }
+
+  #whileCast<R>(fn: () => R): R {
+    const weights = this.#startSlots.map(tensorAt)
+    this.#casts ??= new CastCopies(weights, 'bfloat16')
+    return this.#casts.during(weights, fn)
   }
 
   /** After an update: the EMA copy takes its small step, and a reference that moves its larger one when it is the turn. */
@@ -225,6 +238,7 @@ export class Learner implements Roles {
 
   dispose(): void {
     this.#mergedWeights?.dispose()
+    this.#casts?.dispose()
     this.optim.dispose()
     this.ema.dispose()
     this.reference?.dispose()
