@@ -38,11 +38,10 @@ const tilesAGroup = (tiles: number): number => {
   return n
 }
 
-/** Whether our products cover a shape and number of rows: they need clusters, and the fragments of a row must fit the registers. */
-export function ownProducts({ hidden, inner, heads, groups, dim }: DecodeShape, rows: number): boolean {
+/** Whether our products cover a shape and number of rows: the fragments of a row must fit the registers. */
+export function coversProducts({ hidden, inner, heads, groups, dim }: DecodeShape, rows: number): boolean {
   const qkv = (heads + 2 * groups) * dim
   return (
-    kernelTarget().clusters &&
     rows <= maxRows &&
     hidden % 256 === 0 &&
     hidden <= 2048 &&
@@ -52,6 +51,10 @@ export function ownProducts({ hidden, inner, heads, groups, dim }: DecodeShape, 
     tilesAGroup(hidden / 16) <= 5
   )
 }
+
+/** The same where we are: they need clusters. */
+export const ownProducts = (shape: DecodeShape, rows: number): boolean =>
+  kernelTarget().clusters && coversProducts(shape, rows)
 
 /** Units of rows and key/value heads with which attention fills the GPU; two rows that are read together take twice as many in the same time. */
 const fullGpu = (share: number) => (share === 2 ? 64 : 32)

@@ -1,7 +1,8 @@
 // What decides the memory of a model, from its config.json alone: no weight is read and none exists.
 
 import type { JsonObject } from '../core/index.ts'
-import { type Decoder, type LlmConfig, layerMatrices, loraTargets, otherLayers } from '../llm/index.ts'
+import { coversProducts } from '../kernels/index.ts'
+import { type Decoder, type LlmConfig, layerMatrices, loraTargets, otherLayers, shapeOf } from '../llm/index.ts'
 import { type Module, targetRule, tensorAt } from '../nn/index.ts'
 import type { Sam2Config } from '../sam/index.ts'
 import { familyOfConfig } from './families.ts'
@@ -27,6 +28,8 @@ export interface ModelSizes {
   ownLayers: boolean
   /** Whether the custom kernels can decode it. */
   ownDecoding: boolean
+  /** Whether they multiply so many rows, the head's too. */
+  ownProducts(rows: number): boolean
   /** Size of SAM2's maps beside those of the released models; 0: the model draws no masks. */
   samScale: number
   /** Tokens of the largest picture within a limit of tiles. */
@@ -127,5 +130,7 @@ function counted(
   const llm = model.decoder.cfg
   const ownDecoding = otherLayers(model.decoder) === null
   for (const t of model.parameters().values()) t.dispose()
-  return { llm, ...sum, ownLayers: coversLayers(llm, names), ownDecoding }
+  const shape = shapeOf(model.decoder)
+  const ownProducts = (rows: number) => ownDecoding && coversProducts(shape, rows)
+  return { llm, ...sum, ownLayers: coversLayers(llm, names), ownDecoding, ownProducts }
 }

@@ -1,6 +1,6 @@
 // The memory plan of a run on the GPU where it is: `--dry-run` prints it, `sampling.weights auto` follows it.
 import { readRank } from '../distributed/index.ts'
-import { kernelsOff, noKernels } from '../kernels/index.ts'
+import { kernelsOff, kernelTarget, noKernels } from '../kernels/index.ts'
 import { notCovered } from '../llm/index.ts'
 import { type Family, isLanguage, modelSizes } from '../models/index.ts'
 import { valuesBeside } from '../tasks/index.ts'
@@ -21,7 +21,8 @@ function gpuOf(device: string, processes: number): Card {
   const { total } = cuda.memory(device)
   const { PYTORCH_ALLOC_CONF, PYTORCH_CUDA_ALLOC_CONF } = process.env
   const bytes = memoryShare(total, cuda.count(), local, PYTORCH_CUDA_ALLOC_CONF ?? PYTORCH_ALLOC_CONF)
-  return { bytes, kernels: (kernelsOff() ?? noKernels(device)) === null }
+  const kernels = (kernelsOff() ?? noKernels(device)) === null
+  return { bytes, kernels, clusters: kernels && kernelTarget().clusters }
 }
 
 /** Arguments of the planner for one of the processes. */

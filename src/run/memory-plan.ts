@@ -14,6 +14,8 @@ export interface Card {
   bytes: number
   /** Our kernels run there. */
   kernels: boolean
+  /** With products of few rows; not before compute capability 9.0. */
+  clusters?: boolean
 }
 
 export interface MemoryPlan {
@@ -68,7 +70,9 @@ export function planMemory(sizes: ModelSizes, settings: Settings, card: Card, pr
   const fused = card.kernels && sizes.ownDecoding && (merges || quantized)
   const copied = new Set(quantized ? [...sizes.adapted, ...sizes.matrices] : sizes.adapted)
   const again = merges ? [...copied].reduce((sum, [out, input]) => sum + out * input, 0) : adapters
-  const merged = merges || fused ? bfloat16 * again + paddedHead(sizes) : 0
+  const rows = settings.batchSize * settings.rl.numGenerations
+  const ownHead = fused && merges && (card.clusters ?? true) && sizes.ownProducts(rows)
+  const merged = merges || fused ? bfloat16 * again + (ownHead ? 0 : paddedHead(sizes)) : 0
   const features = bfloat16 * settings.batchSize * sizes.featureValues(tilesOf(settings))
   const states = decodeStates(sizes, settings, fused || merges ? 0 : adapters, fused)
   const decoding = decodingBytes(sizes, states, settings, fused ? 'shared' : card.bytes / 10)

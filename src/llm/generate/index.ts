@@ -12,7 +12,7 @@
 // open.ts chooses the decoder, decoding.ts has the types they share. Start reading at generate.ts.
 export { cacheSpare } from './fused/cache-memory.ts'
 export { knownPrefixes } from './fused/prefixes.ts'
-export { notCovered, otherLayers } from './fused/weights.ts'
+export { notCovered, otherLayers, shapeOf } from './fused/weights.ts'
 export * from './generate.ts'
 export * from './recorded/pool.ts'
 export { slowPathLog } from './slow-path.ts'
