@@ -1,9 +1,20 @@
 // LoRA with PEFT's meaning: y = W x + b + (alpha / r) B(A(dropout(x))); A Kaiming-uniform, B zero.
 import { Mismatch, stream, streamId } from '../core/index.ts'
-import { aten, CudaGraph, keep, noGrad, type Tensor, tidy, tidyNoGrad, uniformTensor, zeros } from '../tensor/index.ts'
+import {
+  aten,
+  CudaGraph,
+  keep,
+  LentMemory,
+  noGrad,
+  type Tensor,
+  tidy,
+  tidyNoGrad,
+  uniformTensor,
+  zeros,
+} from '../tensor/index.ts'
 import { type AdapterState, Linear } from './layers.ts'
 import { Module } from './module.ts'
-import { type Pack, packsOf, roomForPack } from './packs.ts'
+import { inParts, type Pack, packsOf, shapeOfPack } from './packs.ts'
 import { dequantize, isQuantized, widenInto } from './quantized.ts'
 import { wide } from './sampling.ts'
 
@@ -108,27 +119,45 @@ const factorsOf = ({ lora_A, lora_B, adapter }: Linear) =>
   `${lora_A!.weight.handle} ${lora_B!.weight.handle} ${adapter!.scale}`
 
 /**
- * Buffers for merged weights, reused so that captured graphs stay valid. Those of a
- * pack lie together.
+ * Buffers for merged weights, reused so that captured graphs stay valid. Those of a pack lie together. All of them are one memory, which
+ * is lent to others while nobody samples.
  */
 export class MergedWeights {
   readonly #places = new Map<Linear, Tensor>()
+  readonly #memory: LentMemory[] = []
   /** What a model has: walking through it takes milliseconds. */
   readonly #layers = new WeakMap<Module, { all: readonly Linear[]; packs: readonly Pack[] }>()
   /** By the tensors they read. */
   readonly #recordings = new Map<string, CudaGraph>()
 
-  /** What is merged or lies in a pack with something merged. */
+  /** What is merged or lies in a pack with something merged, with places for all of it. */
   linears(model: Module): Linear[] {
     const found = this.#layers.get(model) ?? { all: linears(model).map(([, linear]) => linear), packs: packsOf(model) }
     this.#layers.set(model, found)
     const taken = new Set(found.all.filter(isMerged))
-    for (const pack of found.packs) if (pack.some((linear) => taken.has(linear))) this.#pack(pack, taken)
-    return [...taken]
+    const packs = found.packs.filter((pack) => pack.some((linear) => taken.has(linear)))
+    for (const linear of packs.flat()) taken.delete(linear)
+    const all = [...packs, ...[...taken].map((linear) => [linear])]
+    this.#makePlaces(all.filter(([first]) => !this.#places.has(first!)))
+    return all.flat()
+  }
+
+  #makePlaces(packs: readonly Pack[]): void {
+    if (packs.length === 0) return
+    const { weight, weight_scale } = packs[0]![0]!
+    const { dtype, device } = weight_scale ?? weight
+    const memory = new LentMemory(packs.map(shapeOfPack), { dtype, device })
+    this.#memory.push(memory)
+    const room = memory.lend()!
+    for (const pack of packs)
+      for (const [i, place] of inParts(pack, () => room.take(shapeOfPack(pack))).entries())
+        this.#places.set(pack[i]!, place)
+    room.end()
   }
 
   /** The merged weights as they are now, in their places. On CUDA a role's products are recorded: its tensors stay where they are. */
   fill(linears: readonly Linear[]): void {
+    for (const memory of this.#memory) memory.reclaim()
     const merge = () => {
       for (const linear of linears) tidy(() => void mergeInto(this.of(linear), linear))
     }
@@ -138,18 +167,13 @@ export class MergedWeights {
 
   /** The place of a merged weight. */
   of(linear: Linear): Tensor {
-    const known = this.#places.get(linear)
-    if (known) return known
-    const place = roomForPack([linear], true)[0]!
-    this.#places.set(linear, place)
-    return place
+    return this.#places.get(linear)!
   }
 
   #recorded(linears: readonly Linear[], merge: () => void, device: string): CudaGraph {
     const key = linears.map((l) => `${l.weight.handle} ${takesPart(l) ? factorsOf(l) : ''}`).join()
     const known = this.#recordings.get(key)
     if (known) return known
-    for (const linear of linears) this.of(linear) // no buffer is allocated during capture
     while (this.#recordings.size >= maxRecordings) this.#forget(this.#recordings.keys().next().value!)
     const { graph } = CudaGraph.capture(merge as () => unknown, { device, warmups: 1 })
     this.#recordings.set(key, graph)
@@ -161,19 +185,11 @@ export class MergedWeights {
     this.#recordings.delete(key)
   }
 
-  #pack(pack: Pack, taken: Set<Linear>): void {
-    for (const linear of pack) taken.add(linear)
-    if (pack.length === 1 || this.#places.has(pack[0]!)) return
-    const parts = roomForPack(pack, true)
-    pack.forEach((linear, i) => {
-      this.#places.set(linear, parts[i]!)
-    })
-  }
-
   dispose(): void {
     for (const key of [...this.#recordings.keys()]) this.#forget(key)
     for (const t of this.#places.values()) t.dispose()
     this.#places.clear()
+    for (const memory of this.#memory.splice(0)) memory.dispose()
   }
 }
 

@@ -35,21 +35,23 @@ export function isPacked(pack: Pack): boolean {
 /** The weights of a pack that lie together as one tensor [sum of outs, in]. */
 export function packedWeight(pack: Pack): Tensor {
   assert(isPacked(pack), 'the weights lie together')
-  const rows = pack.reduce((n, { weight }) => n + weight.size(0), 0)
-  const columns = pack[0]!.weight.size(1)
+  const [rows, columns] = [shapeOfPack(pack)[0], pack[0]!.weight.size(1)]
   return tidyNoGrad(() => aten('as_strided', pack[0]!.weight.detach(), [rows, columns], [columns, 1]))
 }
 
-/** Room for the weights of a pack in one tensor, in order; the parts belong to the caller. `wide`: for the values of quantized ones. */
-export function roomForPack(pack: Pack, wide = false): Tensor[] {
-  const { weight, weight_scale, inFeatures } = pack[0]!
-  const { dtype, device } = wide ? (weight_scale ?? weight) : weight
-  const outs = pack.map((linear) => linear.weight.size(0))
+/** Of the values of a pack as one matrix. */
+export function shapeOfPack(pack: Pack): [rows: number, columns: number] {
+  return [pack.reduce((n, { weight }) => n + weight.size(0), 0), pack[0]!.inFeatures]
+}
+
+/** A tensor for a pack in parts, one for each weight in order; they belong to the caller. */
+export function inParts(pack: Pack, make: () => Tensor): Tensor[] {
   const mark = {}
   return tidy(() => {
-    const columns = wide ? inFeatures : weight.size(1)
-    const whole = empty([outs.reduce((a, b) => a + b, 0), columns], { dtype, device })
-    const parts = whole.split(outs, { dim: 0 }).map((part) => keep(part))
+    const outs = pack.map((linear) => linear.weight.size(0))
+    const parts = make()
+      .split(outs, { dim: 0 })
+      .map((part) => keep(part))
     for (const part of parts) marks.set(part, mark)
     return parts
   })
@@ -57,7 +59,8 @@ export function roomForPack(pack: Pack, wide = false): Tensor[] {
 
 /** Moves the weights of a pack into one tensor for good; the old ones are freed. */
 export function packInPlace(pack: Pack): void {
-  const parts = roomForPack(pack)
+  const { dtype, device, shape } = pack[0]!.weight
+  const parts = inParts(pack, () => empty([shapeOfPack(pack)[0], shape[1]!], { dtype, device }))
   pack.forEach((linear, i) => {
     tidyNoGrad(() => void parts[i]!.copy_(linear.weight))
     linear.weight.dispose()

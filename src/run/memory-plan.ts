@@ -78,7 +78,10 @@ export function planMemory(sizes: ModelSizes, settings: Settings, card: Card, pr
   const decoding = decodingBytes(sizes, states, settings, fused ? 'shared' : card.bytes / 10)
   const gradients = float32 * (sizes.trained + adapters)
   const sampling = decoding.most + (1 - part) * float32 * (sizes.trained + adapters) // a split EMA copy is whole while it answers
-  const learning = decoding.left + learningBytes(sizes, settings, kernels, gradients) + (1 - part) * start // and the start for the KL term
+  const learning =
+    decoding.left +
+    learningBytes(sizes, settings, kernels, { gradients, lent: merges ? bfloat16 * again : 0 }) +
+    (1 - part) * start // and the start for the KL term
   const inWork = workspace + (quantized ? layerBytes(sizes) : 0)
   const peak = frozen + trained + merged + features + inWork + Math.max(sampling, learning)
   return { frozen, trained, merged, features, sampling, learning, peak }
@@ -183,19 +186,25 @@ function decodingBytes(
  * K masks. Or both in one pass, which kernels take: after one image captions, question and answer, with the masks. Inside a pass gradients
  * come as kept states go.
  */
-function learningBytes(sizes: ModelSizes, settings: Settings, kernels: boolean, gradients: number): number {
+function learningBytes(
+  sizes: ModelSizes,
+  settings: Settings,
+  kernels: boolean,
+  { gradients, lent }: { gradients: number; lent: number },
+): number {
   const { batchSize: B, rl } = settings
   const { numGenerations: K, maxCompletionLength: length } = rl
   const prompt = sizes.imageTokens(tilesOf(settings)) + questionTokens
-  const pass = kernels ? byKernels : opByOp
-  const captions = pass(sizes, settings, B * (prompt + K * length))
-  const answers = pass(sizes, settings, B * (prompt + length))
+  const pass = (tokens: number) =>
+    kernels ? byKernels(sizes, settings, tokens, lent) : opByOp(sizes, settings, tokens)
+  const captions = pass(B * (prompt + K * length))
+  const answers = pass(B * (prompt + length))
   const again = Number(supervisesMasks(settings)) // the supervised mask reads the answer once more
   const masks = B * (K + again) * sizes.samScale * learnedMask
   const before = rl.gradientAccumulationSteps > 1 ? gradients : 0 // those of an earlier piece
   const apart = Math.max(before + captions.kept + captions.passing, gradients + answers.kept * (1 + again) + masks)
   if (!kernels || again > 0 || masks === 0) return apart
-  const both = pass(sizes, settings, B * (prompt + K * length + questionTokens + length))
+  const both = pass(B * (prompt + K * length + questionTokens + length))
   return Math.max(apart, before + both.kept + Math.max(both.passing, masks))
 }
 
@@ -206,15 +215,16 @@ interface PassBytes {
   passing: number
 }
 
-/** Layers with a hand-written derivative: src/llm/score/by-hand/layer.ts says what they keep. */
-function byKernels({ llm }: ModelSizes, { checkpointing, lora }: Settings, tokens: number): PassBytes {
+/** Layers with a hand-written derivative: src/llm/score/by-hand/layer.ts says what they keep. `lent`: bytes of merged weights, free meanwhile. */
+function byKernels({ llm }: ModelSizes, { checkpointing, lora }: Settings, tokens: number, lent: number): PassBytes {
   const { hidden_size: S, intermediate_size: I, num_hidden_layers: layers, head_dim: D } = llm
   const heads = llm.num_attention_heads * D
   const qkv = heads + 2 * llm.num_key_value_heads * D + 3 * lora.rank
   const gateUp = 2 * I + 2 * lora.rank
   const little = 2 * S + heads + 2 * lora.rank
-  const whole = checkpointing ? 0 : numWholeLayers(layers, tokens, qkv + gateUp)
-  const kept = layers * little + whole * (qkv + gateUp)
+  const inLent = Math.min(layers, Math.floor(lent / (bfloat16 * tokens * gateUp)))
+  const whole = checkpointing ? 0 : numWholeLayers(layers, tokens, { qkv, gateUp }, inLent)
+  const kept = layers * little + whole * qkv + Math.max(0, whole - inLent) * gateUp
   const passing = tokens * (gateUp + I + 4 * S) + 2 * kernelChunk
   return { kept: bfloat16 * tokens * kept, passing: bfloat16 * passing }
 }

@@ -9,6 +9,7 @@ export { type DType, isFloating, itemBytes, type MemoryFormat, type Scalar, type
 export * from './files.ts'
 export * from './flash.ts'
 export { Generator, manualSeed } from './generator.ts'
+export { borrow, LentMemory, type Loan } from './lent-memory.ts'
 export * from './ops.gen.ts'
 export * from './optim.ts'
 export * from './products.ts'

@@ -23,7 +23,7 @@ export interface TrainingLayer {
   readonly middleNorm: Norm
 }
 
-/** What is kept for backward: nothing, all that is needed, or all but queries, keys, values, gate and up. */
+/** What is kept for backward: nothing, all that is needed, or all but queries, keys and values, and gate and up unless they have a place. */
 export type Keeps = 'none' | 'all' | 'inputs'
 
 /** What all layers of a pass have in common. */
@@ -54,17 +54,20 @@ export interface Saved {
   downOfDown: Tensor
 }
 
-/** y [T, rows + n r] of a stack: with adapters their t = s A x in the columns after. */
-function stacked(stack: Stack, x: Tensor, adapter: AdapterState | null): Tensor {
+/** y [T, rows + n r] of a stack: with adapters their t = s A x in the columns after. `place`: for y of layers without bias. */
+function stacked(stack: Stack, x: Tensor, adapter: AdapterState | null, place: Tensor | null = null): Tensor {
   const [weight, bias] = adapter ? [stack.weight, stack.bias] : [stack.base, stack.baseBias]
-  const whole: Product = { a: { of: x }, b: { of: weight, transposed: true }, bias }
+  const factors = { a: { of: x }, b: { of: weight, transposed: true } }
+  const whole: Product = place ? { ...factors, out: { of: place } } : { ...factors, bias }
+  const y = place ?? 0
   const ups = (adapter ? stack.blocks : []).map(
     ({ rows, downs, up }): Product => ({
-      ...{ a: { of: 0, columns: downs }, b: { of: up, transposed: true } },
-      ...{ out: { of: 0, columns: rows }, add: true },
+      ...{ a: { of: y, columns: downs }, b: { of: up, transposed: true } },
+      ...{ out: { of: y, columns: rows }, add: true },
     }),
   )
-  return products([whole, ...ups])[0]!
+  const [made] = products([whole, ...ups])
+  return place ?? made!
 }
 
 const columns = (x: Tensor, [from, count]: Span) => x.narrow(1, from, count)
@@ -79,6 +82,7 @@ export function layerForward(
   layer: TrainingLayer,
   { x, y }: States,
   c: PassContext,
+  placeOfGateUp: Tensor | null,
 ): { states: States; saved: Saved | null } {
   return tidy(() => {
     const { elementwise, adapter } = c
@@ -93,7 +97,7 @@ export function layerForward(
     const tail = (t: Tensor, stack: Stack) => columns(t, tails(stack)).contiguous()
     const downOfO = keeps ? tail(branch, o) : null
     branch.dispose()
-    const gateUp = stacked(layer.stacks.gateUp, middle.normed, adapter)
+    const gateUp = stacked(layer.stacks.gateUp, middle.normed, adapter, placeOfGateUp)
     middle.normed.dispose()
     const out = stacked(down, elementwise.swiglu(gateUp, c.intermediate), adapter)
     const states = { x: middle.sum, y: out }
@@ -101,7 +105,7 @@ export function layerForward(
     const saved: Saved = {
       ...attention,
       ...{ x: y ? before.sum : null, middle: middle.sum },
-      ...(c.keeps === 'all' ? { qkv, gateUp } : { qkv: null, gateUp: null }),
+      ...{ qkv: c.keeps === 'all' ? qkv : null, gateUp: c.keeps === 'all' ? gateUp : placeOfGateUp },
       ...{ downOfO, downOfDown: tail(out, down) },
     }
     return { states, saved }

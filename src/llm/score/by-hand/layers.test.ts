@@ -12,10 +12,19 @@ import {
   tinyModel,
 } from '../../../../tests/support/sa2va.ts'
 import { type AdapterState, addLora, isPacked, type Slot, tensorAt, trainOnly } from '../../../nn/index.ts'
-import { backward, clearTape, expectNoLeak, noGrad, type Tensor, tensor, tidy } from '../../../tensor/index.ts'
+import {
+  backward,
+  clearTape,
+  expectNoLeak,
+  LentMemory,
+  noGrad,
+  type Tensor,
+  tensor,
+  tidy,
+} from '../../../tensor/index.ts'
 import { loraTargets } from '../../model.ts'
 import { type TeacherOptions, type TeacherPass, teacherForceGroups } from '../teacher.ts'
-import { TrainingLayers } from './layers.ts'
+import { numWholeLayers, TrainingLayers } from './layers.ts'
 
 interface Adapted extends Tiny {
   trained: Slot[]
@@ -219,6 +228,45 @@ test('without adapters, as the reference, and without gradient the states are th
   } finally {
     tiny.adapter.enabled = true
   }
+})
+
+test('states kept in lent memory give the same gradients, and are not read once the memory is written again', () => {
+  const { intermediate_size: inner, num_hidden_layers: layers } = model.decoder.cfg
+  const [tokens, width] = [noGrad(() => tidy(() => pass(shared, { packed: true }).hidden.size(0))), 2 * inner + 16]
+  const matrices = (memory: LentMemory) =>
+    tidy(
+      () =>
+        memory.whole
+          .view([-1, tokens * width])
+          .abs()
+          .sum(1)
+          .numbers()
+          .filter((sum) => sum > 0).length,
+    )
+  for (const checkpointing of [false, true]) {
+    const want = outcome(shared, { packed: true, checkpointing })
+    for (const count of [1, layers + 2]) {
+      const shape = [tokens * width, 1] as const // whose size is a multiple of 128
+      const memory = new LentMemory(new Array(count).fill(shape), { dtype: 'float32', device: 'cpu' })
+      memory.whole.zero_()
+      assert.deepEqual(outcome(shared, { packed: true, checkpointing }), want)
+      assert.equal(matrices(memory), Math.min(count, layers), `${count} checkpointing ${checkpointing}`)
+      assert.deepEqual(outcome(shared, { packed: true, checkpointing }), want, 'lent again')
+      tidy(() => {
+        const loss = lossOf(pass(shared, { packed: true, checkpointing }))
+        memory.reclaim()
+        assert.throws(() => backward(loss), /nobody samples between a pass and its backward/)
+      })
+      memory.dispose()
+    }
+  }
+})
+
+test('layers whose gate and up are in lent memory are whole beside those that memory allows', () => {
+  const widths = { qkv: 2944, gateUp: 22_272 } // the 4B shape
+  const at = (tokens: number, lent: number) => numWholeLayers(36, tokens, widths, lent)
+  assert.deepEqual([at(2048, 0), at(2049, 0), at(7200, 0), at(7200, 20), at(7200, 36)], [36, 18, 11, 28, 36])
+  assert.equal(at(100_000, 2), 2, 'queries and keys of the two take more than there is')
 })
 
 test('the layers keep their weights, and a pass leaves no tensor behind', () => {

@@ -1,12 +1,15 @@
 // The decoder's layers as one function with a hand-written derivative. It covers Qwen2 and Llama layers in training: frozen weights,
 // the same projections adapted in every layer, and all that read one input or none. All other cases run op by op.
 
+import { assert } from '../../../core/index.ts'
 import { TrainingKernels } from '../../../kernels/index.ts'
 import type { AdapterState, Linear, RMSNorm, RopeTable } from '../../../nn/index.ts'
 import {
+  borrow,
   empty,
   gradEnabled,
   hasFlashAttention,
+  type Loan,
   savingFunction,
   type Tensor,
   tensorsIn,
@@ -59,16 +62,23 @@ function sharedAdapter(decoder: Decoder): AdapterState | null {
 
 /** Up to so many tokens every layer keeps all: there is little to save. */
 const fewTokens = 2048
-/** Bytes that layers keep beside their inputs, all of them together. */
+/** Bytes that layers keep beside their inputs, all of them together, but for lent memory. */
 const maxKeptBytes = 3.75 * 2 ** 30
 
+/** Values of a token that a layer may keep beside its inputs. */
+interface Widths {
+  qkv: number
+  gateUp: number
+}
+
 /**
- * Layers that keep more than their inputs, also if memory is not to be saved: half of them, which costs a twelfth more time for a fifth less
- * memory, or fewer. `width`: values of a token that such a layer keeps.
+ * Layers that keep more than their inputs, also if memory is not to be saved: those whose gate and up are in lent memory, and half of the
+ * others, which costs a twelfth more time for a fifth less memory, or fewer.
  */
-export function numWholeLayers(layers: number, tokens: number, width: number): number {
-  const most = tokens > fewTokens ? Math.floor(layers / 2) : layers
-  return Math.min(most, Math.floor(maxKeptBytes / (2 * tokens * width)))
+export function numWholeLayers(layers: number, tokens: number, { qkv, gateUp }: Widths, lent: number): number {
+  const most = tokens > fewTokens ? Math.floor((layers - lent) / 2) : layers - lent
+  const left = maxKeptBytes - 2 * tokens * qkv * lent
+  return lent + Math.max(0, Math.min(most, Math.floor(left / (2 * tokens * (qkv + gateUp)))))
 }
 
 const prepared = new WeakMap<Decoder, TrainingLayers>()
@@ -182,15 +192,19 @@ export class TrainingLayers {
           tidy(() => {
             const table = this.#decoder.rotation(positions, h)
             const placed = { table, calls: attentionCalls(packing, h.device) }
-            const { out, layers } = this.#run(h, { ...fixed, ...placed, tokens: packing.tokens })
-            return { out, saved: keeps === 'none' ? null : { ...placed, layers } }
+            const loan = keeps === 'none' ? null : borrow(h)
+            const { out, layers } = this.#run(h, { ...fixed, ...placed, tokens: packing.tokens }, loan)
+            return { out, saved: keeps === 'none' ? null : { ...placed, layers, loan } }
           }),
         ),
       ([h], kept, grad) =>
         untracked(() => {
           load()
-          const { layers, ...placed } = kept!
-          return [this.#back(h, layers, grad, { ...fixed, ...placed, tokens: packing.tokens })]
+          const { layers, loan, ...placed } = kept!
+          assert(loan?.holds ?? true, 'nobody samples between a pass and its backward')
+          const out = this.#back(h, layers, grad, { ...fixed, ...placed, tokens: packing.tokens })
+          loan?.end()
+          return [out]
         }),
     )
     untracked(load)
@@ -198,15 +212,20 @@ export class TrainingLayers {
     return x && run(x)
   }
 
-  #run(x: Tensor, context: PassContext): { out: Tensor; layers: Saved[] } {
+  #run(x: Tensor, context: PassContext, loan: Loan | null): { out: Tensor; layers: Saved[] } {
     return tidy(() => {
       const layers: Saved[] = []
       let states: States = { x, y: null }
-      const whole = this.#numWhole(context.tokens)
-      const upTo = (i: number) => Math.floor((i * whole) / this.#layers.length)
+      const { rows, parts, rank } = this.#layers[0]!.stacks.gateUp
+      const gateUp = [context.tokens, rows + (context.adapter ? parts.length * rank : 0)] as const
+      const lent = Math.min(this.#layers.length, loan?.roomFor(gateUp) ?? 0)
+      const [whole, others] = [this.#numWhole(context.tokens, lent) - lent, this.#layers.length - lent]
+      const upTo = (i: number) => Math.floor((i * whole) / others) // of those after the ones in lent memory
       for (const [i, layer] of this.#layers.entries()) {
-        const light = context.keeps === 'all' && upTo(i) === upTo(i + 1)
-        const { states: next, saved } = layerForward(layer, states, light ? { ...context, keeps: 'inputs' } : context)
+        const place = i < lent ? loan!.take(gateUp) : null
+        const light = context.keeps === 'all' && !place && upTo(i - lent) === upTo(i - lent + 1)
+        const of = light ? { ...context, keeps: 'inputs' as const } : context
+        const { states: next, saved } = layerForward(layer, states, of, place)
         if (saved) layers.push(saved)
         states.y?.dispose()
         if (!saved && states.y) states.x.dispose()
@@ -216,9 +235,10 @@ export class TrainingLayers {
     })
   }
 
-  #numWhole(tokens: number): number {
+  #numWhole(tokens: number, lent: number): number {
     const { qkv, gateUp } = this.#layers[0]!.stacks
-    return numWholeLayers(this.#layers.length, tokens, qkv.weight.size(0) + gateUp.weight.size(0))
+    const widths = { qkv: qkv.weight.size(0), gateUp: gateUp.weight.size(0) }
+    return numWholeLayers(this.#layers.length, tokens, widths, lent)
   }
 
   #back(x: Tensor, saved: readonly Saved[], grad: Tensor, context: PassContext): Tensor {
@@ -238,7 +258,7 @@ export class TrainingLayers {
 }
 
 /** What a pass keeps for backward. */
-type Kept = { table: RopeTable; calls: readonly AttentionCall[]; layers: readonly Saved[] } | null
+type Kept = { table: RopeTable; calls: readonly AttentionCall[]; layers: readonly Saved[]; loan: Loan | null } | null
 
 /** Kernels for the decoder's shape in bfloat16; null if there are none. */
 function kernelsOf({ placement, cfg }: Decoder): TrainingKernels | null {
