@@ -70,13 +70,14 @@ struct Plan {
   cublasLtMatmulAlgo_t algorithm;
 };
 constexpr size_t kWorkspace = 32 << 20, kMaxPlans = 1024;
-using Key = std::array<int64_t, 14>;
+using Key = std::array<int64_t, 15>;
 
-// Of one product.
+// Of one product, or of as many as `parts` says, each over its part of the columns of the whole `a`: `out` has them one below the other.
 struct Factors {
   const Matrix &a, &b, &out;
   bool add;
   const void* bias;
+  int64_t parts = 1;
 
   cudaDataType_t type() const { return out.of.scalar_type() == at::kFloat ? CUDA_R_32F : CUDA_R_16BF; }
 };
@@ -88,15 +89,19 @@ int64_t alignment(const char* p) {
 }
 
 Key keyOf(const Factors& f) {
-  const auto& [a, b, out, add, bias] = f;
-  return {a.rows, a.columns, b.columns, a.width, b.width, out.width, a.transposed, b.transposed, f.type(), add, bias != nullptr,
+  const auto& [a, b, out, add, bias, parts] = f;
+  return {a.rows, a.columns, b.columns, a.width, b.width, out.width, a.transposed, b.transposed, f.type(), add, bias != nullptr, parts,
           alignment(firstOf(a)), alignment(firstOf(b)), alignment(firstOf(out))};
 }
 
-cublasLtMatrixLayout_t layoutOf(const Matrix& m, cudaDataType_t type) {
+// `step`: elements from a part to the next.
+cublasLtMatrixLayout_t layoutOf(const Matrix& m, cudaDataType_t type, int64_t parts, int64_t step) {
   cublasLtMatrixLayout_t layout;
   const auto [rows, columns] = m.transposed ? std::pair{m.columns, m.rows} : std::pair{m.rows, m.columns};  // as it lies in memory
   check(cublasLtMatrixLayoutCreate(&layout, type, columns, rows, m.width), "layout of a product");
+  const auto count = static_cast<int32_t>(parts);
+  check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count), "layout of a product");
+  check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step), "layout of a product");
   return layout;
 }
 
@@ -104,7 +109,6 @@ void setBias(const Plan& p, const void* bias) {
   check(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), "bias of a product");
 }
 
-// All but the algorithm.
 Plan describe(const Factors& f) {
   Plan p;
   const auto op = [](const Matrix& m) { return m.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
@@ -115,15 +119,15 @@ Plan describe(const Factors& f) {
   const cublasLtEpilogue_t end = f.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
   check(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &end, sizeof end), "description of a product");
   if (f.bias) setBias(p, f.bias);
-  p.b = layoutOf(f.b, CUDA_R_16BF);
-  p.a = layoutOf(f.a, CUDA_R_16BF);
-  p.out = layoutOf(f.out, f.type());
+  p.b = layoutOf(f.b, CUDA_R_16BF, f.parts, f.b.transposed ? f.b.rows : f.b.rows * f.b.width);
+  p.a = layoutOf(f.a, CUDA_R_16BF, f.parts, f.a.transposed ? f.a.columns * f.a.width : f.a.columns);
+  p.out = layoutOf(f.out, f.type(), f.parts, f.out.rows * f.out.width);
   return p;
 }
 
 void forget(const Plan& p) {
-  for (auto layout : {p.a, p.b, p.out}) cublasLtMatrixLayoutDestroy(layout);
   cublasLtMatmulDescDestroy(p.operation);
+  for (auto layout : {p.a, p.b, p.out}) cublasLtMatrixLayoutDestroy(layout);
 }
 
 cublasLtMatmulAlgo_t lookUp(cublasLtHandle_t handle, const Plan& p, const Factors& f) {
@@ -137,8 +141,7 @@ cublasLtMatmulAlgo_t lookUp(cublasLtHandle_t handle, const Plan& p, const Factor
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<uint32_t>(alignment(firstOf(f.a))));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<uint32_t>(alignment(firstOf(f.out))));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(alignment(firstOf(f.out))));
-  cublasLtMatmulHeuristicResult_t best = {};
-  int found = 0;
+  cublasLtMatmulHeuristicResult_t best = {}; int found = 0;
   check(cublasLtMatmulAlgoGetHeuristic(handle, p.operation, p.b, p.a, p.out, p.out, wish, 1, &best, &found), "algorithm of a product");
   cublasLtMatmulPreferenceDestroy(wish);
   TORCH_CHECK(found > 0, "cuBLAS knows no algorithm for [", f.a.rows, ", ", f.a.columns, "] times [", f.b.rows, ", ", f.b.columns, "]");
@@ -165,7 +168,7 @@ struct Multiplier {
     Matrix a = f.a, b = f.b, out = f.out;
     if (!a.transposed) a.rows = out.rows = rounded(a.rows);
     if (a.transposed && !b.transposed) a.columns = b.rows = rounded(b.rows);
-    const Factors wide{a, b, out, f.add, f.bias};
+    const Factors wide{a, b, out, f.add, f.bias, f.parts};
     const Key key = keyOf(wide);
     auto found = algorithms.find(key);
     if (found == algorithms.end()) {
@@ -203,13 +206,14 @@ Multiplier& multiplierOf(int device, void* stream) {
   return m;
 }
 
-// `bias`: one number per column of the result, or null. `to`: what is added where `add`, a matrix like `out`; default: `out` itself.
-void multiply(const Matrix& a, const Matrix& b, const Matrix& out, float alpha, bool add, const void* bias, const void* to = nullptr) {
+// `to`: what is added where `add`, a matrix like `out`; default: `out` itself.
+void multiply(const Factors& f, float alpha, const void* to = nullptr) {
+  const auto& [a, b, out, add, bias, parts] = f;
   const int device = a.of.device().index();
   const c10::cuda::CUDAGuard guard(a.of.device());
   const auto stream = static_cast<cudaStream_t>(cudaStream(device));
   Multiplier& m = multiplierOf(device, stream);
-  const Plan& p = m.planFor({a, b, out, add, bias});
+  const Plan& p = m.planFor(f);
   if (bias) setBias(p, bias);
   const float beta = add ? 1 : 0;
   check(cublasLtMatmul(m.handle, p.operation, &alpha, firstOf(b), p.b, firstOf(a), p.a, &beta, to ? to : firstOf(out), p.out, firstOf(out), p.out, &p.algorithm,
@@ -231,13 +235,13 @@ Matrix matrixOf(const at::Tensor& t) {
   return m;
 }
 
-// `bias` may be undefined. Undefined: torch must multiply.
+// Undefined: torch must multiply.
 at::Tensor planned(const at::Tensor& first, const at::Tensor& second, const at::Tensor& bias) {
   const Matrix a = matrixOf(first), b = matrixOf(second);
   if (!a.of.defined() || !b.of.defined() || a.columns != b.rows || b.columns % 8 != 0) return {};
   if (bias.defined() && !(bias.dim() == 1 && bias.size(0) == b.columns && bias.is_contiguous() && bias.scalar_type() == at::kBFloat16)) return {};
   at::Tensor out = at::empty({a.rows, b.columns}, first.options());
-  multiply(a, b, {out, 0, a.rows, b.columns, b.columns, false}, 1, false, bias.defined() ? bias.data_ptr() : nullptr);
+  multiply({a, b, {out, 0, a.rows, b.columns, b.columns, false}, false, bias.defined() ? bias.data_ptr() : nullptr}, 1);
   return out;
 }
 
@@ -258,7 +262,7 @@ at::Tensor& addmmOut(const at::Tensor& self, const at::Tensor& a, const at::Tens
   const bool fits = x.of.defined() && y.of.defined() && x.columns == y.rows && self.sizes() == out.sizes() && x.rows == to.rows && y.columns == to.columns;
   const bool suits = alike && fits && beta.equal(1) && alignment(firstOf(from)) >= alignment(firstOf(to));
   if (!suits) return at::cuda::addmm_out(out, self, a, b, beta, alpha);
-  multiply(x, y, to, alpha.toFloat(), true, nullptr, self.data_ptr());
+  multiply({x, y, to, true, nullptr}, alpha.toFloat(), self.data_ptr());
   return out;
 }
 #endif
@@ -267,25 +271,38 @@ void into(const Matrix& out, const Matrix& a, const Matrix& b, bool add) {
   TORCH_CHECK(out.rows == a.rows && out.columns == b.columns && !out.transposed, "products: expected a place of [", a.rows, ", ", b.columns,
               "], got [", out.rows, ", ", out.columns, "]");
 #ifdef ROUNDTRIP_CUDA
-  if (straight(a, b, out.of)) return multiply(a, b, out, 1, add, nullptr);
+  if (straight(a, b, out.of)) return multiply({a, b, out, add, nullptr}, 1);
 #endif
   at::Tensor place = out.view();
   if (add) place.addmm_(a.view(), b.view());
   else at::mm_out(place, a.view(), b.view());
 }
 
-// `bias` may be undefined.
 at::Tensor fresh(const Matrix& a, const Matrix& b, at::ScalarType type, double scale, const at::Tensor& bias) {
 #ifdef ROUNDTRIP_CUDA
   at::Tensor out = at::empty({a.rows, b.columns}, a.of.options().dtype(type));
   if (straight(a, b, out)) {
-    multiply(a, b, {out, 0, a.rows, b.columns, b.columns, false}, static_cast<float>(scale), false, bias.defined() ? bias.data_ptr() : nullptr);
+    multiply({a, b, {out, 0, a.rows, b.columns, b.columns, false}, false, bias.defined() ? bias.data_ptr() : nullptr}, static_cast<float>(scale));
     return out;
   }
 #endif
   if (bias.defined()) return at::addmm(bias, a.view(), b.view());
   at::Tensor product = at::mm(a.view(), b.view()).to(type);
   return scale == 1 ? product : product.mul_(scale);
+}
+
+// [parts, rows, columns] in float32: sums over equal parts of the columns of `a`.
+at::Tensor partial(Matrix a, Matrix b, int64_t parts) {
+  TORCH_CHECK(a.columns % parts == 0, "products: ", a.columns, " columns in ", parts, " parts");
+  const auto left = a.view().chunk(parts, 1), right = b.view().chunk(parts, 0);
+  a.columns /= parts, b.rows /= parts;
+#ifdef ROUNDTRIP_CUDA
+  at::Tensor out = at::empty({parts, a.rows, b.columns}, a.of.options().dtype(at::kFloat));
+  if (straight(a, b, out)) return multiply({a, b, {out, 0, a.rows, b.columns, b.columns, false}, false, nullptr, parts}, 1), out;
+#endif
+  std::vector<at::Tensor> sums;
+  for (size_t n = 0; n < left.size(); n++) sums.push_back(at::mm(left[n], right[n]).to(at::kFloat));
+  return at::stack(sums);
 }
 
 }  // namespace
@@ -318,7 +335,8 @@ void products(double* buffer) {
       TORCH_CHECK(!bias.defined() || (bias.dim() == 1 && bias.size(0) == b.columns && bias.is_contiguous() && bias.scalar_type() == a.of.scalar_type()),
                   "products: expected a bias of ", b.columns, " numbers, got ", bias.defined() ? bias.sizes() : at::IntArrayRef());
       const auto type = a.of.scalar_type();
-      result = fresh(a, b, d[5] != 0 && type != at::kDouble ? at::kFloat : type, d[6], bias);
+      const auto parts = static_cast<int64_t>(d[1]);
+      result = parts > 1 ? partial(a, b, parts) : fresh(a, b, d[5] != 0 && type != at::kDouble ? at::kFloat : type, d[6], bias);
     } else {
       const double* place = d;
       into(matrixAt(place, results), a, b, d[7] != 0);

@@ -67,6 +67,23 @@ test('narrow factors multiply in their dtype, wide results come in float32', () 
   })
 })
 
+test('sums over equal parts of the columns add up to the product, in every layout', () => {
+  tidy(() => {
+    const [a, b, aT, bT] = [matrix(3, 8, 1), matrix(8, 5, 2), matrix(8, 3, 1), matrix(5, 8, 2)]
+    const factors = [
+      [{ of: a }, { of: b }, a, b],
+      [{ of: aT, transposed: true }, { of: bT, transposed: true }, aT.t(), bT.t()],
+      [{ of: matrix(3, 11, 3), columns: [2, 8] as const }, { of: b }, matrix(3, 11, 3).narrow(1, 2, 8), b],
+    ] as const
+    for (const [x, y, left, right] of factors) {
+      const [sums] = products([{ a: x, b: y, parts: 4 }]) as [Tensor]
+      assert.deepEqual([sums.shape, sums.dtype], [[4, 3, 5], 'float32'])
+      for (let i = 0; i < 4; i++) near(sums.select(0, i), left.narrow(1, 2 * i, 2).matmul(right.narrow(0, 2 * i, 2)))
+    }
+    assert.throws(() => products([{ a: { of: a }, b: { of: b }, parts: 3 }]), /8 columns in 3 parts/)
+  })
+})
+
 test('sizes that do not fit, matrices that are not contiguous and results that do not exist are errors', () => {
   tidy(() => {
     const [x, y] = [matrix(3, 4, 1), matrix(3, 4, 2)]

@@ -22,6 +22,8 @@ export interface Product {
   readonly wide?: boolean
   /** Of a new tensor without bias: times this. */
   readonly scale?: number
+  /** The new tensor is [parts, n, m] in float32: sums over so many equal parts of k. */
+  readonly parts?: number
 }
 
 function writeFactor({ of, columns, transposed }: Factor, at: number): number {
@@ -36,12 +38,13 @@ function writeFactor({ of, columns, transposed }: Factor, at: number): number {
 export function products(list: readonly Product[]): Tensor[] {
   let at = 1
   buffer[0] = list.length
-  for (const { a, b, out, add, bias, wide, scale } of list) {
+  for (const { a, b, out, add, bias, wide, scale, parts } of list) {
     at = writeFactor(a, at)
     at = writeFactor(b, at)
     if (out) at = writeFactor(out, at)
     else {
       buffer[at] = -1
+      buffer[at + 1] = parts ?? 1
       at += 4
     }
     buffer[at] = bias ? bias.handle : -1

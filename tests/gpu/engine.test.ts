@@ -17,6 +17,7 @@ import {
   memory,
   noGrad,
   ones,
+  products,
   randn,
   rmsNorm,
   type Tensor,
@@ -129,6 +130,14 @@ test('products in bfloat16 of every layout agree with float64 of the same number
         const off = wide(got).sub(want).abs().div(bound.add(want.abs().mul(2 ** -8))) // biome-ignore format: one line
         assert.ok(off.numel === 0 || off.max().item() <= 1, `${op}, ${name}: ${off.numel && off.max().item()}`)
       }
+    }
+    const [x, w] = [make(5, 2048), make(264, 2048)]
+    const [sums] = products([{ a: { of: x }, b: { of: w, transposed: true }, parts: 4 }]) as [Tensor]
+    const [left, right] = [x, w].map((t) => t.to('cpu').to('float64')) as [Tensor, Tensor]
+    for (let i = 0; i < 4; i++) {
+      const [l, r] = [left.narrow(1, 512 * i, 512), right.narrow(1, 512 * i, 512).t()]
+      const off = sums.select(0, i).to('cpu').to('float64').sub(l.matmul(r)).abs()
+      assert.ok(off.div(l.abs().matmul(r.abs())).max().item() <= 514 * 2 ** -24, `part ${i}`)
     }
     for (let n = 1; n <= 1100; n++) make(n, 8).matmul(make(8, 8)) // more sizes than are kept
   })
