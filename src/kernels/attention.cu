@@ -139,9 +139,10 @@ template <bool TOGETHER>
 DEVICE void attend(const Inputs& in, float* partial, float* partialMl, int* arrived) {
   float* values = (float*)dynamic;                // [WARPS][SPAN][DIM]
   float* ml = values + WARPS * SPAN * DIM;        // [WARPS][SPAN][2]
-  float* blockValues = ml + WARPS * SPAN * 2;     // [PLACES][DIM]
-  float* blockMl = blockValues + PLACES * DIM;    // [PLACES][2]
-  u16* queries = (u16*)(blockMl + PLACES * 2);    // [SPAN][STEP]
+  constexpr int ITEMS = PLACES * (DIM / 4);       // 4 columns each
+  float4* blockValues = (float4*)(ml + WARPS * SPAN * 2);  // the block's share of the items, by all pieces
+  float2* blockMl = (float2*)(blockValues + ITEMS + 8);
+  u16* queries = (u16*)(blockMl + ITEMS + 8);     // [SPAN][STEP]
   let_next_start();
   const int lane = threadIdx.x & 31, w = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
   const int pieces = gridDim.x, piece = blockIdx.x, group = blockIdx.y % GROUPS, unit = blockIdx.y / GROUPS;
@@ -151,6 +152,7 @@ DEVICE void attend(const Inputs& in, float* partial, float* partialMl, int* arri
     if (unit == 0) wait_for_previous();  // this kernel does not end before the one it follows, whatever is open
     return;
   }
+  if (TOGETHER) announce();
   const int length = in.promptLength[prompt];
   const size_t promptAt = (size_t)(prompt * GROUPS + group) * in.room * DIM;
   const u16 *pk = in.promptKeys + promptAt, *pv = in.promptValues + promptAt;
@@ -240,16 +242,22 @@ DEVICE void attend(const Inputs& in, float* partial, float* partialMl, int* arri
     }
   }
   __syncthreads();
-  constexpr int ITEMS = PLACES * (DIM / 4);  // 4 columns each
+  if (TOGETHER) meet_cluster();
+  const int mine = (ITEMS + pieces - 1) / pieces;
   for (int i = threadIdx.x; i < ITEMS; i += THREADS) {
     const int place = i / (DIM / 4), column = i % (DIM / 4) * 4;
     const Joined all = joined(WARPS, [&](int k) {
       const int at = k * SPAN + place;
       return Joined{ml[at * 2], ml[at * 2 + 1], *(const float4*)(values + at * DIM + column)};
     });
-    const size_t at = TOGETHER ? place : (size_t)(blockIdx.y * pieces + piece) * PLACES + place;
-    *(float4*)((TOGETHER ? blockValues : partial) + at * DIM + column) = all.v;
-    if (column == 0) *(float2*)((TOGETHER ? blockMl : partialMl) + at * 2) = make_float2(all.m, all.l);
+    if (TOGETHER) {
+      push(blockValues + piece * mine + i % mine, i / mine, all.v);
+      push(blockMl + piece * mine + i % mine, i / mine, make_float2(all.m, all.l));
+      continue;
+    }
+    const size_t at = (size_t)(blockIdx.y * pieces + piece) * PLACES + place;
+    *(float4*)(partial + at * DIM + column) = all.v;
+    if (column == 0) *(float2*)(partialMl + at * 2) = make_float2(all.m, all.l);
   }
   if (!TOGETHER) {
     __shared__ bool last;
@@ -271,16 +279,14 @@ DEVICE void attend(const Inputs& in, float* partial, float* partialMl, int* arri
     return;
   }
   cluster_sync();
-  const int mine = (ITEMS + pieces - 1) / pieces;
   for (int j = threadIdx.x; j < mine; j += THREADS) {
     const int i = piece * mine + j;
     if (i >= ITEMS) break;
-    const int place = i / (DIM / 4), column = i % (DIM / 4) * 4;
-    put_result(in.out, unit, group, place, column, joined(pieces, [&](int k) {
-      return Joined{remote(blockMl + place * 2, k), remote(blockMl + place * 2 + 1, k), remote((const float4*)(blockValues + place * DIM + column), k)};
+    put_result(in.out, unit, group, i / (DIM / 4), i % (DIM / 4) * 4, joined(pieces, [&](int k) {
+      const float2 ml = blockMl[k * mine + j];
+      return Joined{ml.x, ml.y, blockValues[k * mine + j]};
     }));
   }
-  cluster_sync();
 }
 
 #define ATTENTION(name, together)                                                                                                          \

@@ -68,7 +68,8 @@ export function shareOf(possible: readonly number[], rows: number, groups: numbe
 /** Shared memory of attention: `share` rows that are read together. */
 function attentionBytes(share: number, dim: number): number {
   const [places, span] = [share * 8, Math.max(16, share * 8)]
-  return 8 * span * (dim + 2) * 4 + places * (dim + 2) * 4 + span * (dim + 32) * 2
+  const items = (places * dim) / 4 + 8
+  return 8 * span * (dim + 2) * 4 + items * 24 + span * (dim + 32) * 2
 }
 
 /** Whether the GPU has the shared memory to read so many rows together. */
@@ -127,8 +128,6 @@ export class DecodeKernels {
   readonly pieces: number
   readonly #module: KernelModule
   readonly #blocks: number
-  /** Of 8 rows, and blocks that share features of `down`. */
-  readonly #tiles: number
 
   constructor(shape: DecodeShape, { rows, share }: KernelRows, device: string) {
     const { hidden, inner, heads, groups, dim } = shape
@@ -138,20 +137,20 @@ export class DecodeKernels {
     this.own = ownProducts(shape, rows)
     this.pieces = piecesOf((rows / share) * groups, share)
     this.#blocks = multiprocessors(device)
-    this.#tiles = rows > 8 ? 2 : 1
     const sizes = { HIDDEN: hidden, INNER: inner, HEADS: heads, GROUPS: groups, DIM: dim, SHARE: share }
     const sources = ['rows', 'attention', 'draw']
     this.#module = this.own
-      ? KernelModule.of(['rows', 'products', 'attention', 'draw'], { ...sizes, TILES: this.#tiles })
+      ? KernelModule.of(['rows', 'products', 'attention', 'draw'], { ...sizes, TILES: rows > 8 ? 2 : 1 })
       : KernelModule.of(sources, sizes)
   }
 
   /**
-   * Whether the pieces of attention are joined in the kernel, as a cluster: no more than about 120 blocks of clusters run at a time. They
+   * Whether the pieces of attention are joined in the kernel, as a cluster: no more than about 120 blocks of clusters run at a time, or 132 of pairs. They
    * leave partial results otherwise, which the last one joins.
    */
   get joinsWhole(): boolean {
-    return kernelTarget().clusters && (this.rows / this.share) * this.shape.groups * this.pieces <= 120
+    const count = (this.rows / this.share) * this.shape.groups
+    return kernelTarget().clusters && count * this.pieces <= (this.pieces === 2 ? 128 : 120)
   }
 
   /** Memory for the pieces of attention. */
@@ -163,7 +162,7 @@ export class DecodeKernels {
     return { values: floats(places * this.shape.dim), ml: floats(places * 2), arrived }
   }
 
-  /** h += y; out = norm(h). `states` [T, R, S]: the result, or h itself where `raw`, is kept at the clock, round and round. */
+  /** h += y, or the sum of its parts [parts, R, S] in float32; out = norm(h). `states` [T, R, S]: the result, or h itself where `raw`, is kept at the clock, round and round. */
   addNorm(
     h: Tensor,
     y: Tensor | null,
@@ -174,12 +173,20 @@ export class DecodeKernels {
   ): void {
     const block = Math.ceil(this.shape.hidden / 8 / 32) * 32
     const kept = keep ? [keep.states, keep.raw ? 1 : 0, keep.clock, keep.states.size(0)] : [null, 0, null, 1]
-    this.#module.launch('add_norm', { grid: [this.rows], block }, [h, y, weight, f32(eps), out, ...kept])
+    const parts = y?.dtype === 'float32' ? y.size(0) : 0
+    this.#module.launch('add_norm', { grid: [this.rows], block }, [h, y, parts, weight, f32(eps), out, ...kept])
   }
 
   swiglu(both: Tensor, out: Tensor): void {
     const grid = Math.ceil((this.rows * this.shape.inner) / 8 / threads)
     this.#module.launch('swiglu', { grid: [grid], block: threads }, [both, out, this.rows])
+  }
+
+  /** Keys and values [L, N, 2K D], row `at` [P * columns] for each column of each prompt, into the first columns of [L, 2, P, K, room, D]. */
+  placePrompts(rows: Tensor, at: Tensor, columns: number, into: Tensor): void {
+    const pieces = (at.size(0) * rows.size(2)) / 8
+    const launch = { grid: [Math.ceil(pieces / threads), rows.size(0)] as const, block: threads }
+    this.#module.launch('place_prompts', launch, [rows, at, into, rows.size(1), into.size(2), columns, into.size(4)])
   }
 
   /** Rotates queries and keys, writes the own cache at the clock, attends. */
@@ -245,8 +252,12 @@ export class DecodeKernels {
 
   /** h += W x, W [S, I] */
   down(weight: Tensor, x: Tensor, h: Tensor): void {
-    const launch = { grid: [this.shape.hidden / 16] as const, block: threads, cluster: this.#tiles }
-    this.#module.launch('down', launch, [weight, x, h, this.rows])
+    this.#module.launch('down', { grid: [this.shape.hidden / 16], block: threads, cluster: 2 }, [
+      weight,
+      x,
+      h,
+      this.rows,
+    ])
   }
 
   /** scores [R, stride] = W x, W [V, S] */

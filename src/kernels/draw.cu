@@ -22,6 +22,7 @@ DEVICE float share(u16 score, float top, float factor) { return exp2f((wide(scor
 DEVICE Share measure(const u16* x, int from, int to, float factor, Exchange& e, double& before, double& upTo) {
   const int lane = threadIdx.x & 31, w = threadIdx.x >> 5, pieces = gridDim.x;
   float top = NEGATIVE_INFINITY;
+#pragma unroll 8
   for (int i = from; i < to; i++) top = fmaxf(top, wide(x[i]));
 #pragma unroll
   for (int d = 16; d > 0; d >>= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, d));
@@ -35,6 +36,7 @@ DEVICE Share measure(const u16* x, int from, int to, float factor, Exchange& e, 
   top = NEGATIVE_INFINITY;
   for (int k = 0; k < pieces; k++) top = fmaxf(top, remote(&e.top, k));
   double sum = 0.0;
+#pragma unroll 8
   for (int i = from; i < to; i++) sum += share(x[i], top, factor);
 #pragma unroll
   for (int d = 1; d < 32; d <<= 1) {
@@ -66,7 +68,7 @@ DEVICE void arrive(int* clock, int T, int* arrived, int rows) {
   if (atomicAdd(arrived, 1) == rows - 1) { *arrived = 0; clock[0] = T + 1; }
 }
 
-KERNEL __launch_bounds__(DRAWERS, 1) draw(const u16* scores, int vocabulary, int stride, float inverseTemperature, const double* numbers,
+KERNEL __launch_bounds__(DRAWERS, 2) draw(const u16* scores, int vocabulary, int stride, float inverseTemperature, const double* numbers,
                                           const int* never, int nevers, const int* promptOf, int* clock, int* ids, float* logps, float* drawnLogps,
                                           const u16* embedding, u16* h, int* arrived, int ring, u16* room) {
 #if __CUDA_ARCH__ >= 900
@@ -81,10 +83,12 @@ KERNEL __launch_bounds__(DRAWERS, 1) draw(const u16* scores, int vocabulary, int
   const int slice = ((vocabulary + pieces - 1) / pieces + 7) & ~7, start = piece * slice, n = max(0, min(slice, vocabulary - start));
   const bool closed = promptOf[row / SHARE] < 0;
   wait_for_previous();
+  const int T = __ldcg(clock), at = T % ring * rows + row;
   if (closed) {
-    if (piece == 0 && threadIdx.x == 0) arrive(clock, clock[0], arrived, rows);
+    if (piece == 0 && threadIdx.x == 0) arrive(clock, T, arrived, rows);
     return;
   }
+  const double number = numbers ? __ldcg(numbers + at) : 0.0;
   for (int i = threadIdx.x * 8; i < n; i += DRAWERS * 8) *(uint4*)(x + i) = fresh8(scores + (size_t)row * stride + start + i);
   if (threadIdx.x == 0) { lowest = 0x7fffffff; chosen = -1; }
   __syncthreads();
@@ -99,7 +103,6 @@ KERNEL __launch_bounds__(DRAWERS, 1) draw(const u16* scores, int vocabulary, int
     allowed = measure(x, from, to, factor, second, before, upTo);
   }
   const bool sound = allowed.total > 0.0 && everything.total < __longlong_as_double(0x7ff0000000000000ll) && fabsf(everything.top) < -NEGATIVE_INFINITY;
-  const int T = clock[0], at = T % ring * rows + row;
   int token = -1;
   if (sound && !numbers) {
     for (int i = from; i < to; i++) if (wide(x[i]) == allowed.top) { atomicMin(&lowest, i); break; }
@@ -109,15 +112,26 @@ KERNEL __launch_bounds__(DRAWERS, 1) draw(const u16* scores, int vocabulary, int
     for (int k = 0; k < piece; k++) if (remote(&e.top, k) == allowed.top) mine = false;  // a block before this one has it
     if (mine) token = lowest;
   } else if (sound) {
-    double target = numbers[at] * allowed.total;
+    double target = number * allowed.total;
     if (!(target < allowed.total)) target = allowed.total * (1.0 - 1e-15);
-    if (target >= before && target < upTo) {
-      double run = before;
-      for (int i = from; i < to && run <= target; i++) {
-        const float s = share(x[i], allowed.top, factor);
-        if (s > 0.f) token = i;
-        run += s;
+    const int lane = threadIdx.x & 31, taker = __ffs(__ballot_sync(~0u, target >= before && target < upTo)) - 1;
+    if (taker >= 0) {  // the warp looks through the part of the lane that takes the number
+      double run = __shfl_sync(~0u, before, taker);
+      const int last = __shfl_sync(~0u, to, taker);
+      for (int i = __shfl_sync(~0u, from, taker); i < last; i += 32) {
+        const float s = i + lane < last ? share(x[i + lane], allowed.top, factor) : 0.f;
+        double sum = s;
+#pragma unroll
+        for (int d = 1; d < 32; d <<= 1) {
+          const double v = __shfl_up_sync(~0u, sum, d);
+          if (lane >= d) sum += v;
+        }
+        const u32 some = __ballot_sync(~0u, s > 0.f), over = __ballot_sync(~0u, s > 0.f && run + sum > target);
+        if (some) token = i + (over ? __ffs(over) : 32 - __clz(some)) - 1;
+        if (over) break;
+        run += __shfl_sync(~0u, sum, 31);
       }
+      if (lane != taker) token = -1;
     }
   }
   if (token >= 0) {

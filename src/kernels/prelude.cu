@@ -124,10 +124,12 @@ DEVICE u32 transposed(u32 a) {
 DEVICE void let_next_start() { asm volatile("griddepcontrol.launch_dependents;"); }
 DEVICE void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
-// Clusters of blocks read each other's shared memory.
+// Blocks of a cluster read and write each other's shared memory. A block announces itself as it begins, and `meet_cluster` says that all have begun.
+DEVICE void announce() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+DEVICE void meet_cluster() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 DEVICE void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  meet_cluster();
 }
 DEVICE u32 cluster_rank() {
   u32 r;
@@ -154,13 +156,23 @@ DEVICE float4 remote(const float4* p, u32 rank) {
   asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(of_block(p, rank)));
   return v;
 }
+DEVICE void push(float* p, u32 rank, float v) { asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(of_block(p, rank)), "f"(v) : "memory"); }
+DEVICE void push(float2* p, u32 rank, float2 v) {
+  asm volatile("st.shared::cluster.v2.f32 [%0], {%1,%2};" ::"r"(of_block(p, rank)), "f"(v.x), "f"(v.y) : "memory");
+}
+DEVICE void push(float4* p, u32 rank, float4 v) {
+  asm volatile("st.shared::cluster.v4.f32 [%0], {%1,%2,%3,%4};" ::"r"(of_block(p, rank)), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w) : "memory");
+}
 #else
-// Before 9.0 a launch waits for the one before it, and there are no clusters: a block only reads its own shared memory.
+// Before 9.0 a launch waits for the one before it, and there are no clusters: a block is alone.
 DEVICE void let_next_start() {}
 DEVICE void wait_for_previous() {}
+DEVICE void announce() {}
+DEVICE void meet_cluster() {}
 DEVICE void cluster_sync() { __syncthreads(); }
 DEVICE u32 cluster_rank() { return 0; }
 template <class T> DEVICE T remote(const T* p, u32) { return *p; }
+template <class T> DEVICE void push(T* p, u32, T v) { *p = v; }
 #endif
 DEVICE void add(float4& s, float4 v) { s.x += v.x; s.y += v.y; s.z += v.z; s.w += v.w; }
 DEVICE void add_scaled(float4& s, float f, float4 v) { s.x += f * v.x; s.y += f * v.y; s.z += f * v.z; s.w += f * v.w; }

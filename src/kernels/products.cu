@@ -102,11 +102,13 @@ template <int FEATURES, int K, bool NORM, bool ADD>
 DEVICE void few_features(const u16* W, const u16* X, const u16* norm, float eps, const u16* bias, u16* Y, int rows) {
   constexpr int SPLIT = 4, PART = K / SPLIT, CHUNKS = PART / 32, ROUNDS = (CHUNKS + WARPS - 1) / WARPS, ITEMS = FEATURES * TILES * 32;
   constexpr int DEPTH = FEATURES * TILES > 8 ? 1 : (ROUNDS < 2 ? ROUNDS : 2);  // chunks in registers
+  constexpr int MINE = (ITEMS + SPLIT - 1) / SPLIT, ROWS = TILES * 8;
   __shared__ float4 sums[WARPS][ITEMS];
-  __shared__ float4 part[ITEMS];
-  __shared__ float square[WARPS][TILES * 8];
-  __shared__ float squarePart[TILES * 8];
+  __shared__ float4 part[SPLIT][MINE];  // of the block's share of the result, by all blocks
+  __shared__ float square[WARPS][ROWS];
+  __shared__ float squarePart[SPLIT][ROWS];
   let_next_start();
+  announce();
   LANES;
   const int rank = cluster_rank(), group = blockIdx.x / SPLIT, at = rank * PART + w * 32 + 8 * t;
   const u16* from = W + (size_t)(group * FEATURES * 16 + g) * K + at;
@@ -119,8 +121,8 @@ DEVICE void few_features(const u16* W, const u16* X, const u16* norm, float eps,
     }
   };
   // the thread's share of the result, and what is added to it: loaded early, nothing waits for it at the end
-  constexpr int MINE = (ITEMS + SPLIT - 1) / SPLIT, OUT = NORM ? QKV : HIDDEN;
-  static_assert(MINE <= THREADS, "one item a thread");
+  constexpr int OUT = NORM ? QKV : HIDDEN;
+  static_assert(MINE <= THREADS && SPLIT * ROWS <= THREADS, "one item a thread");
   const int item = rank * MINE + threadIdx.x;
   const bool owner = threadIdx.x < MINE && item < ITEMS;
   const int row = (item >> 5) % TILES * 8 + 2 * (item & 3), feature = (group * FEATURES + (item >> 5) / TILES) * 16 + ((item & 31) >> 2);
@@ -180,27 +182,28 @@ DEVICE void few_features(const u16* W, const u16* X, const u16* norm, float eps,
     }
   }
   __syncthreads();
+  meet_cluster();
   for (int i = threadIdx.x; i < ITEMS; i += THREADS) {
     float4 s = sums[0][i];
 #pragma unroll
     for (int k = 1; k < WARPS; k++) add(s, sums[k][i]);
-    part[i] = s;
+    push(&part[rank][i % MINE], i / MINE, s);
   }
-  if (NORM && threadIdx.x < TILES * 8) {
+  if (NORM && threadIdx.x < SPLIT * ROWS) {
     float v = 0.f;
 #pragma unroll
-    for (int k = 0; k < WARPS; k++) v += square[k][threadIdx.x];
-    squarePart[threadIdx.x] = v;
+    for (int k = 0; k < WARPS; k++) v += square[k][threadIdx.x % ROWS];
+    push(&squarePart[rank][threadIdx.x % ROWS], threadIdx.x / ROWS, v);
   }
   cluster_sync();
   if (owner) {
-    float4 s = make_float4(0.f, 0.f, 0.f, 0.f);
+    float4 s = part[0][threadIdx.x];
 #pragma unroll
-    for (int k = 0; k < SPLIT; k++) add(s, remote(&part[item], k));
+    for (int k = 1; k < SPLIT; k++) add(s, part[k][threadIdx.x]);
     if (NORM) {
       float q0 = 0.f, q1 = 0.f;
 #pragma unroll
-      for (int k = 0; k < SPLIT; k++) { q0 += remote(&squarePart[row], k); q1 += remote(&squarePart[row + 1], k); }
+      for (int k = 0; k < SPLIT; k++) { q0 += squarePart[k][row]; q1 += squarePart[k][row + 1]; }
       q0 = rsqrtf(q0 * (1.f / K) + eps);
       q1 = rsqrtf(q1 * (1.f / K) + eps);
       s.x *= q0; s.z *= q0; s.y *= q1; s.w *= q1;
@@ -209,7 +212,6 @@ DEVICE void few_features(const u16* W, const u16* X, const u16* norm, float eps,
     if (row < rows) { y[0] = sum(s.x, add0[0]); y[8] = sum(s.z, add0[1]); }
     if (row + 1 < rows) { y[OUT] = sum(s.y, add1[0]); y[OUT + 8] = sum(s.w, add1[1]); }
   }
-  cluster_sync();
 }
 
 // Tiles of features a group, for about 32 groups of 4 blocks; must divide the tiles.
@@ -229,14 +231,17 @@ KERNEL __launch_bounds__(THREADS, 2) attention_out(const u16* W, const u16* X, u
   few_features<OUT_FEATURES, HEADS * DIM, false, true>(W, X, nullptr, 0.f, nullptr, Y, rows);
 }
 
-// Y += W X, W [HIDDEN][INNER]. Two tiles of rows: a pair of blocks has 32 features, each reads half of the columns, so that inputs are read
-// half as often; else a block has 16. Chunks of 256 columns are loaded AHEAD. No branch may be around the loads.
+// Y += W X, W [HIDDEN][INNER]. A pair of blocks has 32 features, each reads half of the columns, so that inputs are read half as often.
+// Chunks of 256 columns are loaded AHEAD. No branch may be around the loads.
 KERNEL __launch_bounds__(THREADS, 1) down(const u16* W, const u16* X, u16* Y, int rows) {
-  constexpr int PAIR = TILES, CHUNKS = INNER / 256, PART = (CHUNKS + PAIR - 1) / PAIR, MOST = PAIR > 1 ? 6 : 8, AHEAD = PART < MOST ? PART : MOST;
-  __shared__ float4 sums[WARPS][PAIR * TILES * 32];
+  constexpr int PAIR = 2, CHUNKS = INNER / 256, PART = (CHUNKS + PAIR - 1) / PAIR, AHEAD = PART < 6 ? PART : 6;
+  constexpr int MINE = TILES * 32, ITEMS = PAIR * MINE;
+  __shared__ float4 sums[WARPS][ITEMS];
+  __shared__ float4 part[PAIR][MINE];  // of the block's 16 features, by all blocks
   let_next_start();
+  announce();
   LANES;
-  const int rank = PAIR > 1 ? cluster_rank() : 0, feature = blockIdx.x / PAIR * PAIR * 16;
+  const int rank = cluster_rank(), feature = blockIdx.x / PAIR * PAIR * 16;
   const u16 *from = W + (size_t)(feature + g) * INNER + w * 32 + 8 * t, *input = X + (size_t)g * INNER + w * 32 + 8 * t;
   uint4 a[AHEAD][PAIR], b[AHEAD][PAIR], x[AHEAD][TILES];
   const auto loadW = [&](int chunk) {
@@ -274,13 +279,19 @@ KERNEL __launch_bounds__(THREADS, 1) down(const u16* W, const u16* X, u16* Y, in
   }
 #pragma unroll
   for (int i = 0; i < PAIR * TILES; i++) sums[w][i * 32 + lane] = *(float4*)acc[i / TILES][i % TILES];
+  __syncthreads();
+  meet_cluster();
+  for (int i = threadIdx.x; i < ITEMS; i += THREADS) {
+    float4 s = sums[0][i];
+#pragma unroll
+    for (int k = 1; k < WARPS; k++) add(s, sums[k][i]);
+    push(&part[rank][i % MINE], i / MINE, s);
+  }
   cluster_sync();
   if (w < TILES) {
-    float4 s = make_float4(0.f, 0.f, 0.f, 0.f);
-#pragma unroll
-    for (int k = 0; k < PAIR * WARPS; k++) add(s, remote(&sums[k % WARPS][(rank * TILES + w) * 32 + lane], k / WARPS));
+    float4 s = part[0][threadIdx.x];
+    add(s, part[1][threadIdx.x]);
     if (row < rows) { y[0] = narrow(rounded(s.x) + add0[0]); y[8] = narrow(rounded(s.z) + add0[1]); }
     if (row + 1 < rows) { y[HIDDEN] = narrow(rounded(s.y) + add1[0]); y[HIDDEN + 8] = narrow(rounded(s.w) + add1[1]); }
   }
-  cluster_sync();
 }

@@ -241,7 +241,7 @@ for (const [name, cfg, prompts, own, joined] of [
   ['4 rows, our products, joined', {}, 1, true, true],
   ['16 rows, our products, in parts', {}, 4, true, false],
   ['24 rows and 8 that fill up, in parts', {}, 6, false, false],
-  ['64 rows, in parts', {}, 16, false, false],
+  ['64 rows, joined by pairs', {}, 16, false, true],
   ['4 rows, joined', wide448, 1, false, true],
   ['16 rows, in parts', wide448, 4, false, false],
   ['48 rows, joined', wide448, 12, false, true],

@@ -16,6 +16,7 @@ import {
   widen,
   widenOn,
 } from '../../src/kernels/index.ts'
+import { PackedCache } from '../../src/llm/generate/fused/packed-cache.ts'
 import { dequantize } from '../../src/nn/index.ts'
 import {
   aten,
@@ -105,12 +106,31 @@ for (const [name, shape] of Object.entries(shapes)) {
     sameBits('add_norm', out, () => void h.copy_(start), launch)
     kernels.addNorm(h, null, w, eps, out, { states, raw: true, clock: ints([0]) })
     near('raw', states.select(0, 0), h, 1e-9)
+    const parts = random([3, rows, hidden]).to('float32')
+    h.copy_(start)
+    kernels.addNorm(h, parts, w, eps, out)
+    near('sum of parts', h, start.to('float32').add(parts.sum(0)))
+    near('normed sum of parts', out, reference.normed(h, w, eps))
     const both = random([rows, 2 * inner])
     const gated = room([rows, inner])
     kernels.swiglu(both, gated)
     near('swiglu', gated, reference.swiglu(both))
   })
 }
+
+check('keys and values of prompts are placed as ops place them', () => {
+  const [layers, columns, across] = [3, 19, 24]
+  const { groups, dim } = big
+  const rows = random([layers, 40, 2 * groups * dim])
+  const rowsOf = [columns, 7, 1].map((n, p) => Array.from({ length: n }, (_, i) => (5 * i + 11 * p) % 40))
+  const cache = new PackedCache(rows, rowsOf, { keys: groups, dim })
+  const [want, got] = [0, 1].map(() => zeros([layers, 2, 3, groups, across, dim], { device, dtype: 'bfloat16' }))
+  cache.copyInto(want!)
+  cache.copyInto(got!, new DecodeKernels(big, { rows: 4, share: 1 }, device))
+  assert.ok(want!.abs().sum().item() > 0)
+  assert.deepEqual(got!.numbers(), want!.numbers())
+  cache.dispose()
+})
 
 for (const [name, shape] of Object.entries(shapes).filter(([, shape]) => ownProducts(shape, 16)))
   for (const rows of [1, 4, 8, 13, 16]) {

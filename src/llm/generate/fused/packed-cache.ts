@@ -1,4 +1,5 @@
 // Keys and values of prompts as they were read: packed rows, of which several prompts may share some. L layers, P prompts, K heads, D head size.
+import type { DecodeKernels } from '../../../kernels/index.ts'
 import { KVCache } from '../../../nn/index.ts'
 import { keep, type Tensor, tensor, tidy } from '../../../tensor/index.ts'
 
@@ -48,8 +49,9 @@ export class PackedCache {
   }
 
   /** Writes the first columns of keys and values [L, 2, P, K, room, D]. */
-  copyInto(all: Tensor): void {
-    tidy(() => void all.slice({ dim: 4, end: this.columns }).copy_(this.#ordered()))
+  copyInto(all: Tensor, kernels: DecodeKernels | null = null): void {
+    if (kernels) kernels.placePrompts(this.#rows, this.#at, this.columns, all)
+    else tidy(() => void all.slice({ dim: 4, end: this.columns }).copy_(this.#ordered()))
   }
 
   /** The same as a separate cache. */

@@ -10,7 +10,15 @@ import type { CacheMemory, CacheUser } from './cache-memory.ts'
 import { FusedCaches, type FusedSize, promptOfRows } from './caches.ts'
 import { PackedCache } from './packed-cache.ts'
 import { openUnits } from './padded-rows.ts'
-import { currentWeights, type FusedWeights, type LayerWeights, multiply, paddedHead, shapeOf } from './weights.ts'
+import {
+  currentWeights,
+  type FusedWeights,
+  type LayerWeights,
+  multiply,
+  multiplyInParts,
+  paddedHead,
+  shapeOf,
+} from './weights.ts'
 
 interface Recorded {
   graph: CudaGraph
@@ -117,7 +125,7 @@ export class FusedState implements CacheUser {
     const { device } = this.#h
     const { prompts, layers } = this.#caches!
     if (cache instanceof PackedCache) {
-      cache.copyInto(prompts)
+      cache.copyInto(prompts, this.#kernels)
       this.#promptLength.copy_(tensor(Int32Array.from(start.lengths!), { device }))
       return
     }
@@ -234,9 +242,9 @@ export class FusedState implements CacheUser {
     k.addNorm(h, null, layers[0]!.inputNorm, eps, x)
     layers.forEach((w, i) => {
       this.#attend(i, w, multiply(x, w, 'qkv'))
-      k.addNorm(h, multiply(this.#attended, w, 'out'), w.outputNorm, eps, x)
+      k.addNorm(h, multiplyInParts(this.#attended, w, 'out'), w.outputNorm, eps, x)
       k.swiglu(multiply(x, w, 'gateUp'), this.#inner)
-      const y = multiply(this.#inner, w, 'down')
+      const y = multiplyInParts(this.#inner, w, 'down')
       const next = layers[i + 1]
       if (next) k.addNorm(h, y, next.inputNorm, eps, x)
       else k.addNorm(h, y, norm, eps, x, this.#keptStates)

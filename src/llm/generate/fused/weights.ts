@@ -10,7 +10,7 @@ import {
   packInPlace,
   type RMSNorm,
 } from '../../../nn/index.ts'
-import { cat, keep, type Tensor, tidyNoGrad, zeros } from '../../../tensor/index.ts'
+import { cat, keep, products, type Tensor, tidyNoGrad, zeros } from '../../../tensor/index.ts'
 import type { FusedLayer } from '../../causal-lm.ts'
 import type { Decoder } from '../../model.ts'
 import { adapted, QuantizedProduct, rankOf, refresh } from './quantized-product.ts'
@@ -133,6 +133,14 @@ function weightsOf({ inputNorm, attention, outputNorm, mlp }: FusedLayer, rank: 
 export function multiply(x: Tensor, weights: LayerWeights, name: MatrixName): Tensor {
   const bias = name === 'qkv' ? weights.bias : null
   return weights.quantized ? weights.quantized[name].of(x, bias) : x.linear(weights[name], { bias })
+}
+
+/** The same, or its sums over parts of the columns [parts, R, out] in float32: a product of few rows and outputs takes less time in parts. */
+export function multiplyInParts(x: Tensor, weights: LayerWeights, name: 'out' | 'down'): Tensor {
+  const { [name]: weight, quantized } = weights
+  const parts = [4, 2].find((n) => weight.size(0) * n <= 8192 && x.size(1) % (8 * n) === 0)
+  if (quantized || !parts || x.size(0) > 64) return multiply(x, weights, name)
+  return products([{ a: { of: x }, b: { of: weight, transposed: true }, parts }])[0]!
 }
 
 function biasOf(pack: Pack): Tensor | null {
