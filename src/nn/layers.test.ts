@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import { mergeLora } from '../../tests/support/merge-lora.ts'
 import {
   arange,
+  type DType,
   expectNoLeak,
   keep,
   manualSeed,
@@ -102,9 +103,9 @@ test('copies in a narrower dtype are read where activations have it, during the 
   const model = net()
   const weights = model.slots().map(tensorAt)
   const copies = new CastCopies(weights, 'bfloat16')
-  const x = (dtype: 'bfloat16' | 'float32') => tensor(wave(12), [2, 6]).to(dtype)
+  const x = (dtype: DType) => tensor(wave(12), [2, 6]).to(dtype)
   const outs = () =>
-    (['bfloat16', 'float32'] as const).map((dtype) =>
+    (['bfloat16', 'float32', 'float64'] as const).map((dtype) =>
       noGrad(() => tidy(() => model.layers[0]!.forward(x(dtype)).numbers())),
     )
   const isCopy = () => tidy(() => new Set([0, 1].map(() => cast(weights[0]!, x('bfloat16')).handle)).size === 1)

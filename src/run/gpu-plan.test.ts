@@ -50,3 +50,18 @@ test('auto merges quantized weights from the GPU on that has room for the copies
       }
     }
 })
+
+test('merged weights hold gate and up while the model learns, and the head is copied where our kernels do not multiply it', () => {
+  const sizes = modelSizes(releasedConfig('4b'))
+  const rl = { numGenerations: 4, maxCompletionLength: 128 }
+  const plan = (batchSize: number, on: object = card, checkpointing = false) => {
+    const settings = resolveRun({ batchSize, maxTiles: 1, rl, checkpointing, sampling: { weights: 'merged' } })
+    return planMemory(sizes, settings, { ...card, ...on })
+  }
+  const { num_hidden_layers: layers, intermediate_size: inner, vocab_size: V, hidden_size: S } = sizes.llm
+  const gateUp = 2 * layers * (sizes.imageTokens(1) + 4 * 128) * 2 * inner
+  assert.ok(plan(1).learning > plan(1, card, true).learning)
+  assert.ok(plan(1).learning - plan(1, card, true).learning < gateUp / 2)
+  const copied = (batchSize: number, on = {}) => plan(batchSize, on).merged - plan(4).merged
+  assert.deepEqual([copied(1), copied(5), copied(4, { clusters: false })], [0, 2 * V * S, 2 * V * S])
+})
