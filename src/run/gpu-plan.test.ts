@@ -51,7 +51,7 @@ test('auto merges quantized weights from the GPU on that has room for the copies
     }
 })
 
-test('merged weights hold gate and up while the model learns, and the head is copied where our kernels do not multiply it', () => {
+test('merged weights hold gate and up while the model learns, and the head is copied if our kernels do not multiply it', () => {
   const sizes = modelSizes(releasedConfig('4b'))
   const rl = { numGenerations: 4, maxCompletionLength: 128 }
   const plan = (batchSize: number, on: object = card, checkpointing = false) => {
