@@ -3,6 +3,7 @@ import { Mismatch } from '../core/index.ts'
 import { buffer, native } from '../engine/index.ts'
 import { isFloating } from './dtype.ts'
 import { generatorState, restoreGenerators } from './generator.ts'
+import { endLoans } from './lent-memory.ts'
 import { keep, tensorsIn, tidy } from './scope.ts'
 import {
   type Bridge,
@@ -221,9 +222,10 @@ function release(over: Tape, done: readonly Entry[]): void {
 
 const originals = (entries: readonly Entry[]) => entries.flatMap((e) => (e.kind === 'bridge' ? [e.original] : []))
 
-/** Forgets checkpoint segments of a forward pass that no backward() will follow. */
+/** Forgets checkpoint segments of a forward pass that no backward() will follow, and what it keeps in lent memory. */
 export function clearTape(): void {
   tape.clear()
+  endLoans()
 }
 
 export function tapeLength(): number {

@@ -1,5 +1,4 @@
 // Memory that its owner uses at times only: in between others keep tensors there instead of allocating more.
-import { tidyNoGrad } from './autograd.ts'
 import { empty } from './ops.gen.ts'
 import { windowOf } from './products.ts'
 import { keep } from './scope.ts'
@@ -53,7 +52,7 @@ export class LentMemory {
   /** Room for matrices of these shapes. */
   constructor(shapes: readonly Shape[], options: TensorOptions) {
     const elements = shapes.reduce((sum, shape) => sum + size(shape), 0)
-    this.whole = keep(tidyNoGrad(() => empty([elements], options)))
+    this.whole = keep(empty([elements], options))
     lenders.add(this)
   }
 
@@ -75,6 +74,11 @@ export class LentMemory {
     lenders.delete(this)
     this.whole.dispose()
   }
+}
+
+/** Nobody will read what any borrower kept. */
+export function endLoans(): void {
+  for (const lender of lenders) lender.reclaim()
 }
 
 /** Memory for tensors like this one until the loan ends; null if nobody lends any. */

@@ -251,7 +251,12 @@ test('states kept in lent memory give the same gradients, and are not read once 
       memory.whole.zero_()
       assert.deepEqual(outcome(shared, { packed: true, checkpointing }), want)
       assert.equal(matrices(memory), Math.min(count, layers), `${count} checkpointing ${checkpointing}`)
+      memory.whole.zero_()
+      tidy(() => void pass(shared, { packed: true, checkpointing }))
+      clearTape()
+      memory.whole.zero_()
       assert.deepEqual(outcome(shared, { packed: true, checkpointing }), want, 'lent again')
+      assert.equal(matrices(memory), Math.min(count, layers), 'also after a pass without backward')
       tidy(() => {
         for (const slot of trained) tensorAt(slot).setGrad(null)
         const loss = lossOf(pass(shared, { packed: true, checkpointing }))
