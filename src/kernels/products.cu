@@ -97,6 +97,19 @@ KERNEL __launch_bounds__(THREADS, 1) head(const u16* W, const u16* X, u16* Y, in
   many_features<false>(W, X, nullptr, 0.f, Y, stride, features, rows);
 }
 
+// Sums over the warps go to the block of the cluster that needs them; they are there after the next `cluster_sync`.
+template <int ITEMS, int MINE>
+DEVICE void hand_out(const float4 (*sums)[ITEMS], float4 (*part)[MINE], int rank) {
+  __syncthreads();
+  meet_cluster();
+  for (int i = threadIdx.x; i < ITEMS; i += THREADS) {
+    float4 s = sums[0][i];
+#pragma unroll
+    for (int k = 1; k < WARPS; k++) add(s, sums[k][i]);
+    push(&part[rank][i % MINE], i / MINE, s);
+  }
+}
+
 // FEATURES tiles of 16 features a group; k is split over a cluster of 4 blocks as well. NORM: of the rows first. Y = or += (ADD).
 template <int FEATURES, int K, bool NORM, bool ADD>
 DEVICE void few_features(const u16* W, const u16* X, const u16* norm, float eps, const u16* bias, u16* Y, int rows) {
@@ -181,14 +194,7 @@ DEVICE void few_features(const u16* W, const u16* X, const u16* norm, float eps,
       if (t == 0) square[w][n * 8 + g] = v;
     }
   }
-  __syncthreads();
-  meet_cluster();
-  for (int i = threadIdx.x; i < ITEMS; i += THREADS) {
-    float4 s = sums[0][i];
-#pragma unroll
-    for (int k = 1; k < WARPS; k++) add(s, sums[k][i]);
-    push(&part[rank][i % MINE], i / MINE, s);
-  }
+  hand_out(sums, part, rank);
   if (NORM && threadIdx.x < SPLIT * ROWS) {
     float v = 0.f;
 #pragma unroll
@@ -279,14 +285,7 @@ KERNEL __launch_bounds__(THREADS, 1) down(const u16* W, const u16* X, u16* Y, in
   }
 #pragma unroll
   for (int i = 0; i < PAIR * TILES; i++) sums[w][i * 32 + lane] = *(float4*)acc[i / TILES][i % TILES];
-  __syncthreads();
-  meet_cluster();
-  for (int i = threadIdx.x; i < ITEMS; i += THREADS) {
-    float4 s = sums[0][i];
-#pragma unroll
-    for (int k = 1; k < WARPS; k++) add(s, sums[k][i]);
-    push(&part[rank][i % MINE], i / MINE, s);
-  }
+  hand_out(sums, part, rank);
   cluster_sync();
   if (w < TILES) {
     float4 s = part[0][threadIdx.x];
