@@ -126,8 +126,8 @@ Plan describe(const Factors& f) {
 }
 
 void forget(const Plan& p) {
-  cublasLtMatmulDescDestroy(p.operation);
   for (auto layout : {p.a, p.b, p.out}) cublasLtMatrixLayoutDestroy(layout);
+  cublasLtMatmulDescDestroy(p.operation);
 }
 
 cublasLtMatmulAlgo_t lookUp(cublasLtHandle_t handle, const Plan& p, const Factors& f) {
@@ -235,7 +235,7 @@ Matrix matrixOf(const at::Tensor& t) {
   return m;
 }
 
-// Undefined: torch must multiply.
+// `bias` may be undefined. Undefined: torch must multiply.
 at::Tensor planned(const at::Tensor& first, const at::Tensor& second, const at::Tensor& bias) {
   const Matrix a = matrixOf(first), b = matrixOf(second);
   if (!a.of.defined() || !b.of.defined() || a.columns != b.rows || b.columns % 8 != 0) return {};

@@ -1,5 +1,6 @@
 // Milliseconds per decoding step of `generate` at 4, 16 and 64 rows (4 samples per prompt), including the draws: with merged adapters,
-// and with matrices in 8 or 4 bit, merged (what `auto` chooses on an H200) and with separate adapters. Also with three of four rows finished, and of a prompt of about 1,100 tokens.
+// and with matrices in 8 or 4 bit, merged (what `auto` chooses on an H200) and with separate adapters. Also with three of four rows finished,
+// and of a prompt of about 1,100 tokens.
 import { RandomStream, stream } from '../../src/core/index.ts'
 import type { Example } from '../../src/data/index.ts'
 import { useKernels } from '../../src/kernels/index.ts'
