@@ -539,18 +539,16 @@ for (const form of frozenForms)
   test(`${form} weights: prompts read packed score as those read by torch, also after a prefix that an earlier call read`, () => {
     const { decoder, model } = randomDecoder()
     if (form !== 'exact') quantizeWithAdapters(decoder, form)
-    const sharing = {
-      ...model,
-      sharedPrefix: (a: { ids: Int32Array }, b: { ids: Int32Array }) => commonIds(a.ids, b.ids),
-    }
+    const sharedPrefix = (a: { ids: Int32Array }, b: { ids: Int32Array }) => commonIds(a.ids, b.ids)
+    const sharing = { ...model, sharedPrefix }
     const [one, other] = promptsOf(2, 3) as [{ ids: Int32Array }, { ids: Int32Array }]
     const tails = promptsOf(5, 4).map(({ ids }, i) => ids.subarray(0, 1 + 17 * i))
     const behind = (p: { ids: Int32Array }, tail: Int32Array) => ({ ids: Int32Array.from([...p.ids, ...tail]) })
     const prompts = tails.flatMap((tail) => [behind(one, tail), behind(other, tail)])
-    const read = () =>
+    const read = (by = sharing) =>
       noGrad(() =>
         tidy(() => {
-          const { cache, logits } = prefill(sharing, prompts, 0)
+          const { cache, logits } = prefill(by, prompts, 0)
           const packed = cache instanceof PackedCache
           cache.dispose()
           return { packed, scores: logits.logSoftmax(-1).numbers() }
@@ -565,9 +563,11 @@ for (const form of frozenForms)
       return [read(), read()]
     })
     assert.deepEqual([plain.packed, fresh.packed, known[0]!.packed], [false, true, true])
-    const most = (a: readonly number[]) => a.reduce((m, v, i) => Math.max(m, Math.abs(v - plain.scores[i]!)), 0)
-    assert.ok(most(fresh.scores) < 0.05, `read packed they differ by ${most(fresh.scores)}`)
-    assert.ok(most(known[0]!.scores) < 0.05, `after a known prefix they differ by ${most(known[0]!.scores)}`)
+    const exact = read({ ...(form === 'exact' ? wideTwin(model) : wideTwinOfQuantized(model)), sharedPrefix })
+    const far = (a: readonly number[]) => Math.hypot(...a.map((v, i) => v - exact.scores[i]!))
+    // ten prompts, each rounded as often either way
+    for (const [name, { scores }] of Object.entries({ fresh, 'after a known prefix': known[0]! }))
+      assert.ok(far(scores) < 1.5 * far(plain.scores), `${name}: ${far(scores)}, torch's ops ${far(plain.scores)}`)
     assert.deepEqual(known[1], known[0])
     assert.deepEqual(read(), fresh)
     decodePool.clear(decoder)
