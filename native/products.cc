@@ -1,6 +1,5 @@
-// Several matrix products in one call, for the manually written backward passes. Operands may be column ranges, so the host creates no view
-// per operand. bfloat16 on CUDA calls cuBLASLt directly and caches the algorithm per shape, which ATen looks up for every product: mm and
-// addmm of torch do so too.
+// Several matrix products in one call. Operands may be column ranges, without a view of each. bfloat16 on CUDA calls cuBLASLt directly and
+// keeps the algorithm of a shape, which ATen looks up for every product; mm and addmm of torch do so too.
 #include <ATen/Functions.h>
 
 #include "engine.h"
@@ -294,15 +293,14 @@ at::Tensor fresh(const Matrix& a, const Matrix& b, at::ScalarType type, double s
 // [parts, rows, columns] in float32: sums over equal parts of the columns of `a`.
 at::Tensor partial(Matrix a, Matrix b, int64_t parts) {
   TORCH_CHECK(a.columns % parts == 0, "products: ", a.columns, " columns in ", parts, " parts");
-  const auto left = a.view().chunk(parts, 1), right = b.view().chunk(parts, 0);
-  a.columns /= parts, b.rows /= parts;
 #ifdef ROUNDTRIP_CUDA
   at::Tensor out = at::empty({parts, a.rows, b.columns}, a.of.options().dtype(at::kFloat));
-  if (straight(a, b, out)) return multiply({a, b, {out, 0, a.rows, b.columns, b.columns, false}, false, nullptr, parts}, 1), out;
+  if (straight(a, b, out)) {
+    a.columns /= parts, b.rows /= parts;
+    return multiply({a, b, {out, 0, a.rows, b.columns, b.columns, false}, false, nullptr, parts}, 1), out;
+  }
 #endif
-  std::vector<at::Tensor> sums;
-  for (size_t n = 0; n < left.size(); n++) sums.push_back(at::mm(left[n], right[n]).to(at::kFloat));
-  return at::stack(sums);
+  return at::bmm(a.view().view({a.rows, parts, -1}).transpose(0, 1), b.view().view({parts, -1, b.columns})).to(at::kFloat);
 }
 
 }  // namespace
