@@ -17,6 +17,8 @@ DO(cudaUse, rt::cudaUse(a.integer(0)))
 GIVE(cudaCurrent, rt::cudaCurrent())
 DO(cudaSynchronize, rt::cudaSynchronize(a.integer(0)))
 DO(cudaSideStream, rt::cudaUseSideStream(a.flag(0), a.integer(1)))
+DO(cudaFork, rt::cudaFork(a.integer(0)))
+DO(cudaBeside, rt::cudaBeside(a.flag(0), a.integer(1)))
 DO(cudaFixedOrder, rt::cudaFixedOrder(a.flag(0)))
 DO(cudaMemory, rt::cudaMemory(a.integer(0), buf()))
 DO(cudaResetPeak, rt::cudaResetPeak(a.integer(0)))
@@ -58,7 +60,7 @@ DO(products, rt::products(buf()))
 
 const std::vector<rt::Named> deviceCalls = {
     {"cudaCount", cudaCount}, {"cudaName", cudaName}, {"cudaUse", cudaUse}, {"cudaCurrent", cudaCurrent},
-    {"cudaSynchronize", cudaSynchronize}, {"cudaSideStream", cudaSideStream}, {"cudaFixedOrder", cudaFixedOrder},
+    {"cudaSynchronize", cudaSynchronize}, {"cudaSideStream", cudaSideStream}, {"cudaFork", cudaFork}, {"cudaBeside", cudaBeside}, {"cudaFixedOrder", cudaFixedOrder},
     {"cudaMemory", cudaMemory}, {"cudaResetPeak", cudaResetPeak}, {"cudaEvent", cudaEvent}, {"cudaEventFree", cudaEventFree},
     {"cudaElapsed", cudaElapsed}, {"graphBegin", graphBegin}, {"graphEnd", graphEnd}, {"graphReplay", graphReplay},
     {"graphFree", graphFree}, {"cudaFacts", cudaFacts}, {"nvrtcVersion", nvrtcVersion}, {"nvrtcCompile", nvrtcCompile},

@@ -32,10 +32,17 @@ struct Captures {
   std::unique_ptr<at::cuda::CUDAGraph> anchor;
 };
 
+// A second stream for work that has nothing to do with the first one's until they meet again.
+struct Fork {
+  c10::cuda::CUDAStream beside, main;
+  at::cuda::CUDAEvent begun, done;
+};
+
 struct CudaState {
   std::vector<std::unique_ptr<at::cuda::CUDAEvent>> events;
   std::vector<std::unique_ptr<at::cuda::CUDAGraph>> graphs;
   std::map<int, Captures> captures;
+  std::map<int, Fork> forks;
 };
 CudaState& state() {
   static auto* s = new CudaState();
@@ -124,6 +131,22 @@ void cudaUseSideStream(bool on, int device) {
   c10::cuda::setCurrentCUDAStream(on ? capturesOf(device).stream : c10::cuda::getDefaultCUDAStream(index(device)));
 }
 
+void cudaFork(int device) {
+  const auto main = c10::cuda::getCurrentCUDAStream(index(device));
+  auto& forks = state().forks;
+  auto fork = forks.find(device);
+  if (fork == forks.end()) fork = forks.emplace(device, Fork{c10::cuda::getStreamFromPool(false, index(device)), main, {}, {}}).first;
+  fork->second.main = main;
+  fork->second.begun.record(main);
+}
+void cudaBeside(bool on, int device) {
+  Fork& fork = state().forks.at(device);
+  if (on) fork.begun.block(fork.beside);
+  else fork.done.record(fork.beside);
+  c10::cuda::setCurrentCUDAStream(on ? fork.beside : fork.main);
+  if (!on) fork.done.block(fork.main);
+}
+
 void cudaMemory(int device, double* out) {
   at::empty({1}, at::TensorOptions().device(at::kCUDA, index(device)));  // initializes the allocator, which has no stats before its first use
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(index(device));
@@ -183,6 +206,7 @@ void cudaGraphFree(int graph) {
 void cudaShutdown() {
   state().graphs.clear();
   state().captures.clear();
+  state().forks.clear();
   state().events.clear();
 }
 
@@ -207,6 +231,8 @@ void cudaUse(int) { none(); }
 int cudaCurrent() { none(); }
 void cudaSynchronize(int) {}
 void cudaUseSideStream(bool, int) { none(); }
+void cudaFork(int) { none(); }
+void cudaBeside(bool, int) { none(); }
 void cudaFixedOrder(bool) { none(); }
 void cudaMemory(int, double*) { none(); }
 void cudaResetPeak(int) { none(); }

@@ -115,6 +115,8 @@ void cudaUse(int device);  // the current device from now on
 int cudaCurrent();
 void cudaSynchronize(int device);
 void cudaUseSideStream(bool on, int device);  // the stream of all graph captures
+void cudaFork(int device);  // where a second stream begins
+void cudaBeside(bool on, int device);  // the second stream is the current one; off: the first one, which waits for it
 void cudaFixedOrder(bool on);  // deterministic algorithms; ops without one throw
 void cudaMemory(int device, double* out);  // allocated, reserved, peak allocated, total
 void cudaResetPeak(int device);

@@ -81,6 +81,8 @@ export interface Native extends NativeCollectives {
   cudaCurrent(): number
   cudaSynchronize(device: number): void
   cudaSideStream(on: boolean, device: number): void
+  cudaFork(device: number): void
+  cudaBeside(on: boolean, device: number): void
   cudaMemory(device: number): void
   cudaResetPeak(device: number): void
   cudaEvent(device: number): number

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { mock, test } from 'node:test'
 import { type Native, native } from '../engine/index.ts'
-import { CudaGraph, cuda } from './device.ts'
+import { CudaGraph, cuda, sideBySide } from './device.ts'
 
 /** A device that behaves until `fail()`, and then refuses every call, as CUDA does after an illegal access. */
 function fakeDevice(t: { after(fn: () => void): void }) {
@@ -18,6 +18,8 @@ function fakeDevice(t: { after(fn: () => void): void }) {
   }
   replace('cudaSideStream', ((on: boolean) => call(on ? 'to the side' : 'back')) as never)
   replace('cudaSynchronize', () => call('synchronize'))
+  replace('cudaFork', () => call('fork'))
+  replace('cudaBeside', ((on: boolean) => call(on ? 'second stream' : 'joined')) as never)
   replace('graphBegin', () => {
     call('begin')
     return 0
@@ -58,6 +60,20 @@ for (const warmups of [1, 0])
     assert.throws(() => CudaGraph.capture(step, { device: 'cuda:0', warmups }), /illegal access in the step/)
     assert.equal(device.calls.at(-1), 'back')
   })
+
+test('the second of two parts goes to a second stream, which begins where the first does; what follows waits for both', (t) => {
+  const { calls } = fakeDevice(t)
+  const part = (name: string) => () => calls.push(name)
+  sideBySide('cuda:0', part('here'), part('beside'))
+  assert.deepEqual(calls.splice(0), ['fork', 'here', 'second stream', 'beside', 'joined'])
+  const fail = () => {
+    throw new Error('no memory')
+  }
+  assert.throws(() => sideBySide('cuda:0', part('here'), fail), /no memory/)
+  assert.deepEqual(calls.splice(0), ['fork', 'here', 'second stream', 'joined'])
+  assert.deepEqual(sideBySide('cpu', part('here'), part('beside')), [1, 2])
+  assert.deepEqual(calls, ['here', 'beside'])
+})
 
 test('a GPU that does not exist is refused with a clear message before it is used', () => {
   const words =

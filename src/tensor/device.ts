@@ -61,6 +61,24 @@ export const cuda = {
 }
 
 /**
+ * On CUDA the work of `beside` goes to a second stream, where it runs at the same time as that of `here`. Both begin after all that was
+ * asked for before, and what follows waits for both. Neither may free a tensor that was there before.
+ */
+export function sideBySide<A, B>(device: string, here: () => A, beside: () => B): [A, B] {
+  if (!device.startsWith('cuda')) return [here(), beside()]
+  const index = deviceIndex(device)
+  native().cudaFork(index)
+  const first = here()
+  native().cudaBeside(true, index)
+  const both = runOrUndo(
+    (): [A, B] => [first, beside()],
+    () => native().cudaBeside(false, index),
+  )
+  native().cudaBeside(false, index)
+  return both
+}
+
+/**
  * Runs `fn`, and `undo` after an error. An error of `undo` is ignored: after a device error every call fails, and the first error is the
  * one to report.
  */

@@ -8,6 +8,7 @@ import {
   flashAttentionBackward,
   type Product,
   products,
+  sideBySide,
   type Tensor,
   tidy,
   windowOf,
@@ -142,9 +143,21 @@ function folded(grad: Tensor, { keys: [, count], twice }: AttentionCall): Tensor
   return twice ? grad.narrow(0, 0, count).add_(grad.narrow(0, count, count)) : grad
 }
 
+/** Two calls fill a GPU better than one after the other. */
+function eachCall<R>(device: string, { calls }: PassContext, fn: (call: AttentionCall, i: number) => R): R[] {
+  const [first, second] = calls
+  return second
+    ? sideBySide(
+        device,
+        () => fn(first!, 0),
+        () => fn(second, 1),
+      )
+    : calls.map(fn)
+}
+
 function attend(qkv: Tensor, c: PassContext): Pick<Saved, 'attended' | 'logSumExps' | 'randoms'> {
   const heads = headsOf(qkv, c)
-  const made = c.calls.map((call, i) => flashAttention(...heads[i]!, call))
+  const made = eachCall(qkv.device, c, (call, i) => flashAttention(...heads[i]!, call))
   const [whole, ofPrompt] = made as [Attended, Attended?]
   if (ofPrompt) c.elementwise.join(whole, ofPrompt)
   const attended = whole.out.flatten({ startDim: 1 })
@@ -155,44 +168,60 @@ function attend(qkv: Tensor, c: PassContext): Pick<Saved, 'attended' | 'logSumEx
 function attendBackward(grad: Tensor, qkv: Tensor, saved: Saved, extra: number, c: PassContext): Tensor {
   const { queries, dim } = c.heads
   const heads = headsOf(qkv, c)
+  const rows = (t: Tensor, call: AttentionCall) => headRows(t, call.queries, 0, queries, dim)
+  const [grads, outs] = [grad, saved.attended].map((t) => c.calls.map((call) => rows(t, call))) as [Tensor[], Tensor[]]
+  const made = eachCall(grad.device, c, (call, i) => {
+    const whole = { out: outs[i]!, logSumExp: saved.logSumExps[i]!, random: saved.randoms[i]! }
+    return flashAttentionBackward(grads[i]!, heads[i]!, whole, call)
+  })
   const placed = c.calls.map((call, i): PlacedGrads => {
-    const rows = (t: Tensor) => headRows(t, call.queries, 0, queries, dim)
-    const whole = { out: rows(saved.attended), logSumExp: saved.logSumExps[i]!, random: saved.randoms[i]! }
-    const { query, key, value } = flashAttentionBackward(rows(grad), heads[i]!, whole, call)
-    const grads = { query, key: folded(key, call), value: folded(value, call) }
-    return { ...call, grads }
+    const { query, key, value } = made[i]!
+    return { ...call, grads: { query, key: folded(key, call), value: folded(value, call) } }
   })
   return c.elementwise.rotateBackward(c.tokens, placed, c.heads, c.table, extra)
 }
 
 /** Gradient of a stack's outputs [T, rows + n r], whose last columns are written here -> gradient of its input. */
-function inputGrad(stack: Stack, grad: Tensor): Tensor {
+function ofInput(stack: Stack, grad: Tensor): Product[] {
   const part = (span: Span) => ({ of: grad, columns: span })
   const downs = stack.blocks.map(({ rows, downs, up }) => ({ a: part(rows), b: { of: up }, out: part(downs) }))
-  return products([...downs, { a: { of: grad }, b: { of: stack.weight } }])[0]!
+  return [...downs, { a: { of: grad }, b: { of: stack.weight } }]
 }
 
-/** Gradients of a stack's adapters, after `inputGrad`. `t`: columns that are s A x, n r of them. */
-function adapterGrads(
+const across = (of: Tensor, columns: Span) => ({ of, columns, transposed: true })
+
+/** Of every part's B. `t`: columns that are s A x, n r of them. */
+function ofUps({ parts, rank }: Stack, grad: Tensor, t: { of: Tensor; from: number }): Product[] {
+  const adapted = rank > 0 ? parts : []
+  return adapted.map(({ start, rows, down }) => {
+    return { a: across(grad, [start, rows]), b: { of: t.of, columns: [t.from + down, rank] }, wide: true }
+  })
+}
+
+/** Of A of all parts, [n r, in], after `ofInput`. */
+function ofDowns(stack: Stack, grad: Tensor, input: Tensor, { scale }: AdapterGrads): Product[] {
+  return stack.rank > 0 ? [{ a: across(grad, tails(stack)), b: { of: input }, wide: true, scale }] : []
+}
+
+function handOver({ parts, rank }: Stack, ups: readonly Tensor[], downs: Tensor, into: AdapterGrads): void {
+  parts.forEach(({ linear, down }, i) => {
+    into.add(linear, parts.length === 1 ? downs : downs.narrow(0, down, rank), ups[i]!)
+  })
+}
+
+/** Backward of a stack: the gradient of its input. t may lie in the columns that `ofInput` writes. */
+function stackBackward(
   stack: Stack,
   grad: Tensor,
   t: { of: Tensor; from: number },
   input: Tensor,
   into: AdapterGrads,
-): void {
-  if (stack.rank === 0) return
-  const across = (span: Span) => ({ of: grad, columns: span, transposed: true })
-  const [ofDown, ...ups] = products([
-    { a: across(tails(stack)), b: { of: input }, wide: true, scale: into.scale }, // [n r, in]
-    ...stack.parts.map(({ start, rows, down }) => ({
-      a: across([start, rows]),
-      b: { of: t.of, columns: [t.from + down, stack.rank] as const },
-      wide: true,
-    })),
-  ]) as [Tensor, ...Tensor[]]
-  stack.parts.forEach(({ linear, down }, i) => {
-    into.add(linear, stack.parts.length === 1 ? ofDown : ofDown.narrow(0, down, stack.rank), ups[i]!)
-  })
+): Tensor {
+  const ups = ofUps(stack, grad, t)
+  const made = products([...ups, ...ofInput(stack, grad), ...ofDowns(stack, grad, input, into)])
+  const downs = made[ups.length + 1]
+  if (downs) handOver(stack, made, downs, into)
+  return made[ups.length]!
 }
 
 const tails = (stack: Stack): Span => [stack.rows, stack.parts.length * stack.rank]
@@ -214,15 +243,15 @@ function feedForwardBackward({ stacks, middleNorm, saved, c, grads }: Backward, 
     const { gateUp, down, o } = stacks
     const { normed } = elementwise.addNorm(saved.middle, null, middleNorm)
     const opened = saved.gateUp ?? stacked(gateUp, normed, c.adapter)
-    const ofActivation = inputGrad(down, grad)
+    const ofActivation = products(ofInput(down, grad))[0]!
     const activation = elementwise.swigluBackward(ofActivation, opened, c.intermediate)
     if (activation !== ofActivation) ofActivation.dispose() // the largest tensors of a pass: each is freed as early as possible
-    adapterGrads(down, grad, { of: saved.downOfDown, from: 0 }, activation, grads)
+    const t = { of: saved.downOfDown, from: 0 }
+    const [ofUp, ofDown] = products([...ofUps(down, grad, t), ...ofDowns(down, grad, activation, grads)])
+    if (ofDown) handOver(down, [ofUp!], ofDown, grads)
     activation.dispose()
-    // `opened` is the gradient now, but for t after it, which `inputGrad` overwrites
-    const t = columns(opened, tails(gateUp)).contiguous()
-    const ofNormed = inputGrad(gateUp, opened)
-    adapterGrads(gateUp, opened, { of: t, from: 0 }, normed, grads)
+    // `opened` is the gradient now, but for t after it
+    const ofNormed = stackBackward(gateUp, opened, { of: opened, from: gateUp.rows }, normed, grads)
     grads.hand()
     return elementwise.normBackward(ofNormed, saved.middle, middleNorm, grad, o.rank)
   })
@@ -234,10 +263,9 @@ function attentionBackward({ stacks, inputNorm, saved, c, grads }: Backward, x: 
     const { qkv, o, down } = stacks
     const { normed } = elementwise.addNorm(x, null, inputNorm)
     const turned = saved.qkv ?? rotated(qkv, normed, c)
-    const ofQkv = attendBackward(inputGrad(o, grad), turned, saved, qkv.parts.length * qkv.rank, c)
-    adapterGrads(o, grad, { of: saved.downOfO, from: 0 }, saved.attended, grads)
-    const ofNormed = inputGrad(qkv, ofQkv)
-    adapterGrads(qkv, ofQkv, { of: turned, from: qkv.rows }, normed, grads)
+    const ofAttended = stackBackward(o, grad, { of: saved.downOfO, from: 0 }, saved.attended, grads)
+    const ofQkv = attendBackward(ofAttended, turned, saved, qkv.parts.length * qkv.rank, c)
+    const ofNormed = stackBackward(qkv, ofQkv, { of: turned, from: qkv.rows }, normed, grads)
     grads.hand()
     return elementwise.normBackward(ofNormed, x, inputNorm, grad, down.rank)
   })
