@@ -22,6 +22,8 @@ const sizes = (process.env.SCALING_BENCH_SIZES ?? '2,4').split(',').map(Number)
 /** Records a step of the demo. */
 const demoBatch = 6
 const largeBatch = Number(process.env.SCALING_BENCH_BATCH ?? 24)
+/** `large`: without the demo's batch. */
+const isLargeAlone = process.env.SCALING_BENCH_WORKLOADS === 'large'
 
 interface Timing {
   /** Seconds from the end of the step before to the end of this one. */
@@ -168,7 +170,8 @@ function metrics(timings: readonly Timing[]): Metrics {
 const separate = (runs: number): Kind => ({ processes: 1, batch: Math.round(largeBatch / runs), runs })
 
 function kinds(): Kind[] {
-  const batchesOf = (processes: number) => [demoBatch, demoBatch * processes, largeBatch]
+  const batchesOf = (processes: number) =>
+    isLargeAlone ? [largeBatch] : [demoBatch, demoBatch * processes, largeBatch]
   const split = [1, ...sizes].flatMap((processes) => batchesOf(processes).map((batch): Kind => ({ processes, batch })))
   const all = [...split, ...sizes.map(separate)]
   return [...new Map(all.map((kind) => [keyOf(kind), kind])).values()]
@@ -210,18 +213,24 @@ export async function run(): Promise<BenchRow[]> {
         row(name('stolen by the host'), 100 * ours.stolen, 100 * other.stolen, '% of a step'),
       ]
     }
-    const [demo, large] = [of(size, demoBatch), of(size, largeBatch)]
+    const large = of(size, largeBatch)
     const apart = found.get(keyOf(separate(size)))!
     const costs = (metric: string) => `${size} processes: ${metric}`
-    return [
+    const costsOf = (batch: number, { waiting, uneven, reduce }: Metrics) => [
+      row(costs(`waiting with ${batch} records`), 100 * waiting, null, '% of a step'),
+      row(costs(`slowest sampling over the mean with ${batch} records`), uneven, null, 'x'),
+      row(costs(`waiting for gradients with ${batch} records`), reduce, null, 's a step'),
+    ]
+    const ofDemo = () => [
       ...compared(`${demoBatch} records`, demoBatch),
       ...compared(`${demoBatch} records each`, demoBatch * size, demoBatch),
+      ...costsOf(demoBatch, of(size, demoBatch)),
+    ]
+    return [
+      ...(isLargeAlone ? [] : ofDemo()),
       ...compared(`${largeBatch} records`, largeBatch),
       row(`${size} separate runs of their share of ${largeBatch}`, apart.seconds, of(1, largeBatch).seconds, 's'),
-      row(costs(`waiting with ${demoBatch} records`), 100 * demo.waiting, null, '% of a step'),
-      row(costs(`waiting with ${largeBatch} records`), 100 * large.waiting, null, '% of a step'),
-      row(costs('slowest sampling over the mean'), demo.uneven, null, 'x'),
-      row(costs('waiting for gradients'), demo.reduce, null, 's a step'),
+      ...costsOf(largeBatch, large),
     ]
   })
 }
