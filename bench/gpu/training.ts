@@ -78,7 +78,7 @@ function timedPasses(
   return spent
 }
 
-/** Other programs: each in another session, as a user's are. Where the system shares the cores among sessions, that is not the same. */
+/** Other programs: each in another session, as a user's are. Some systems share the cores among sessions. */
 function besideBusyCores<R>(work: () => R): R {
   const loop = ['-e', 'for (const end = Date.now() + 60_000; Date.now() < end; ) {}'] // also if this process is killed
   const options = { stdio: 'ignore', detached: true } as const
