@@ -60,8 +60,9 @@ DO(products, rt::products(buf()))
 
 const std::vector<rt::Named> deviceCalls = {
     {"cudaCount", cudaCount}, {"cudaName", cudaName}, {"cudaUse", cudaUse}, {"cudaCurrent", cudaCurrent},
-    {"cudaSynchronize", cudaSynchronize}, {"cudaSideStream", cudaSideStream}, {"cudaFork", cudaFork}, {"cudaBeside", cudaBeside}, {"cudaFixedOrder", cudaFixedOrder},
-    {"cudaMemory", cudaMemory}, {"cudaResetPeak", cudaResetPeak}, {"cudaEvent", cudaEvent}, {"cudaEventFree", cudaEventFree},
+    {"cudaSynchronize", cudaSynchronize}, {"cudaSideStream", cudaSideStream}, {"cudaFork", cudaFork},
+    {"cudaBeside", cudaBeside}, {"cudaFixedOrder", cudaFixedOrder}, {"cudaMemory", cudaMemory},
+    {"cudaResetPeak", cudaResetPeak}, {"cudaEvent", cudaEvent}, {"cudaEventFree", cudaEventFree},
     {"cudaElapsed", cudaElapsed}, {"graphBegin", graphBegin}, {"graphEnd", graphEnd}, {"graphReplay", graphReplay},
     {"graphFree", graphFree}, {"cudaFacts", cudaFacts}, {"nvrtcVersion", nvrtcVersion}, {"nvrtcCompile", nvrtcCompile},
     {"kernelModule", kernelModule}, {"kernelFunction", kernelFunction}, {"kernelLaunch", kernelLaunch},

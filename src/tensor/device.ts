@@ -70,12 +70,10 @@ export function sideBySide<A, B>(device: string, here: () => A, beside: () => B)
   native().cudaFork(index)
   const first = here()
   native().cudaBeside(true, index)
-  const both = runOrUndo(
-    (): [A, B] => [first, beside()],
+  return runAndLeave(
+    () => [first, beside()],
     () => native().cudaBeside(false, index),
   )
-  native().cudaBeside(false, index)
-  return both
 }
 
 /**
@@ -93,6 +91,13 @@ function runOrUndo<R>(fn: () => R, undo: () => void): R {
     }
     throw error
   }
+}
+
+/** Runs `fn`, then `leave`, also after an error. */
+function runAndLeave<R>(fn: () => R, leave: () => void): R {
+  const result = runOrUndo(fn, leave)
+  leave()
+  return result
 }
 
 interface CaptureOptions {
@@ -117,7 +122,7 @@ export class CudaGraph {
   static capture<R>(step: () => R, options: CaptureOptions = {}): { graph: CudaGraph; result: R } {
     const device = indexOf(options.device)
     native().cudaSideStream(true, device)
-    const recorded = runOrUndo(
+    return runAndLeave(
       () => {
         for (let i = 0; i < (options.warmups ?? 3); i++) tidy(() => void step() as never)
         native().cudaSynchronize(device)
@@ -125,8 +130,6 @@ export class CudaGraph {
       },
       () => native().cudaSideStream(false, device),
     )
-    native().cudaSideStream(false, device)
-    return recorded
   }
 
   static #record<R>(step: () => R, device: number): { graph: CudaGraph; result: R } {

@@ -168,11 +168,10 @@ function attend(qkv: Tensor, c: PassContext): Pick<Saved, 'attended' | 'logSumEx
 function attendBackward(grad: Tensor, qkv: Tensor, saved: Saved, extra: number, c: PassContext): Tensor {
   const { queries, dim } = c.heads
   const heads = headsOf(qkv, c)
-  const rows = (t: Tensor, call: AttentionCall) => headRows(t, call.queries, 0, queries, dim)
-  const [grads, outs] = [grad, saved.attended].map((t) => c.calls.map((call) => rows(t, call))) as [Tensor[], Tensor[]]
   const made = eachCall(grad.device, c, (call, i) => {
-    const whole = { out: outs[i]!, logSumExp: saved.logSumExps[i]!, random: saved.randoms[i]! }
-    return flashAttentionBackward(grads[i]!, heads[i]!, whole, call)
+    const rows = (t: Tensor) => headRows(t, call.queries, 0, queries, dim)
+    const whole = { out: rows(saved.attended), logSumExp: saved.logSumExps[i]!, random: saved.randoms[i]! }
+    return flashAttentionBackward(rows(grad), heads[i]!, whole, call)
   })
   const placed = c.calls.map((call, i): PlacedGrads => {
     const { query, key, value } = made[i]!
@@ -188,40 +187,42 @@ function ofInput(stack: Stack, grad: Tensor): Product[] {
   return [...downs, { a: { of: grad }, b: { of: stack.weight } }]
 }
 
-const across = (of: Tensor, columns: Span) => ({ of, columns, transposed: true })
+/** Columns of a tensor from one on. */
+interface Columns {
+  readonly of: Tensor
+  readonly from: number
+}
 
-/** Of every part's B. `t`: columns that are s A x, n r of them. */
-function ofUps({ parts, rank }: Stack, grad: Tensor, t: { of: Tensor; from: number }): Product[] {
-  const adapted = rank > 0 ? parts : []
-  return adapted.map(({ start, rows, down }) => {
-    return { a: across(grad, [start, rows]), b: { of: t.of, columns: [t.from + down, rank] }, wide: true }
+/**
+ * Gradients of a stack's adapters. `t`: columns that are s A x, n r of them, in its own tensor or where `between` writes: B's products come
+ * before `between`, A's after. Gives the results of `between`.
+ */
+function adapterGrads(
+  stack: Stack,
+  grad: Tensor,
+  t: Columns,
+  input: Tensor,
+  into: AdapterGrads,
+  between: readonly Product[] = [],
+): Tensor[] {
+  const { parts, rank } = stack
+  if (rank === 0) return products(between)
+  const across = (span: Span) => ({ of: grad, columns: span, transposed: true })
+  const ofUps = parts.map(({ start, rows, down }): Product => {
+    return { a: across([start, rows]), b: { of: t.of, columns: [t.from + down, rank] }, wide: true }
   })
-}
-
-/** Of A of all parts, [n r, in], after `ofInput`. */
-function ofDowns(stack: Stack, grad: Tensor, input: Tensor, { scale }: AdapterGrads): Product[] {
-  return stack.rank > 0 ? [{ a: across(grad, tails(stack)), b: { of: input }, wide: true, scale }] : []
-}
-
-function handOver({ parts, rank }: Stack, ups: readonly Tensor[], downs: Tensor, into: AdapterGrads): void {
+  const ofDowns: Product = { a: across(tails(stack)), b: { of: input }, wide: true, scale: into.scale } // [n r, in]
+  const made = products([...ofUps, ...between, ofDowns])
+  const [ups, downs] = [made.splice(0, parts.length), made.pop()!]
   parts.forEach(({ linear, down }, i) => {
     into.add(linear, parts.length === 1 ? downs : downs.narrow(0, down, rank), ups[i]!)
   })
+  return made
 }
 
-/** Backward of a stack: the gradient of its input. t may lie in the columns that `ofInput` writes. */
-function stackBackward(
-  stack: Stack,
-  grad: Tensor,
-  t: { of: Tensor; from: number },
-  input: Tensor,
-  into: AdapterGrads,
-): Tensor {
-  const ups = ofUps(stack, grad, t)
-  const made = products([...ups, ...ofInput(stack, grad), ...ofDowns(stack, grad, input, into)])
-  const downs = made[ups.length + 1]
-  if (downs) handOver(stack, made, downs, into)
-  return made[ups.length]!
+/** Backward of a stack: the gradient of its input. */
+function stackBackward(stack: Stack, grad: Tensor, t: Columns, input: Tensor, into: AdapterGrads): Tensor {
+  return adapterGrads(stack, grad, t, input, into, ofInput(stack, grad))[0]!
 }
 
 const tails = (stack: Stack): Span => [stack.rows, stack.parts.length * stack.rank]
@@ -246,9 +247,7 @@ function feedForwardBackward({ stacks, middleNorm, saved, c, grads }: Backward, 
     const ofActivation = products(ofInput(down, grad))[0]!
     const activation = elementwise.swigluBackward(ofActivation, opened, c.intermediate)
     if (activation !== ofActivation) ofActivation.dispose() // the largest tensors of a pass: each is freed as early as possible
-    const t = { of: saved.downOfDown, from: 0 }
-    const [ofUp, ofDown] = products([...ofUps(down, grad, t), ...ofDowns(down, grad, activation, grads)])
-    if (ofDown) handOver(down, [ofUp!], ofDown, grads)
+    adapterGrads(down, grad, { of: saved.downOfDown, from: 0 }, activation, grads)
     activation.dispose()
     // `opened` is the gradient now, but for t after it
     const ofNormed = stackBackward(gateUp, opened, { of: opened, from: gateUp.rows }, normed, grads)
