@@ -69,6 +69,20 @@ struct Function {
   void* entry;
   std::string name;
 };
+// How the tensor copy engine finds tiles of so many rows and 64 columns of a matrix in bfloat16: CUtensorMap.
+struct alignas(64) TileMap {
+  char bytes[128];
+};
+TileMap tilesOf(const at::Tensor& t, int rows) {
+  using Encode = int (*)(TileMap*, int, unsigned, void*, const uint64_t*, const uint64_t*, const unsigned*, const unsigned*, int, int, int, int);
+  static const auto encode = symbol<Encode>(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), "cuTensorMapEncodeTiled");
+  constexpr int kBfloat16 = 9, kSwizzle128 = 3, kReadAhead256 = 3;
+  const uint64_t sizes[] = {static_cast<uint64_t>(t.size(1)), static_cast<uint64_t>(t.size(0))}, step = 2 * sizes[0];
+  const unsigned box[] = {64, static_cast<unsigned>(rows)}, each[] = {1, 1};
+  TileMap map;
+  check(encode(&map, kBfloat16, 2, t.data_ptr(), sizes, &step, box, each, 0, kSwizzle128, kReadAhead256, 0), "tiles of a matrix");
+  return map;
+}
 std::vector<void*>& modules() {
   static auto* all = new std::vector<void*>();
   return *all;
@@ -165,6 +179,7 @@ void kernelLaunch(const double* d) {
   const auto n = static_cast<size_t>(d[8]);
   std::vector<Value> values(n);
   std::vector<void*> pointers(n);
+  std::vector<TileMap> maps(n);
   int device = -1;
   for (size_t i = 0; i < n; i++) {
     const double kind = d[9 + 2 * i], value = d[10 + 2 * i];
@@ -181,6 +196,10 @@ void kernelLaunch(const double* d) {
       TORCH_CHECK(device < 0 || t.device().index() == device, "kernel ", f.name, ": tensors of two devices");
       device = t.device().index();
       values[i].pointer = t.data_ptr();
+      if (kind == 0) continue;  // else tiles of kind - 16 rows
+      TORCH_CHECK(t.dim() == 2 && t.scalar_type() == at::kBFloat16, "kernel ", f.name, ", argument ", i, ": expected a matrix in bfloat16");
+      maps[i] = tilesOf(t, static_cast<int>(kind) - 16);
+      pointers[i] = &maps[i];
     }
   }
   c.stream = cudaStream(device < 0 ? cudaCurrent() : device);

@@ -1,9 +1,10 @@
 // Attention of one new token a row. SHARE samples of a prompt are one unit: they read its keys together. Each query head has one of 8 places
-// of its key/value head; places without a head stay zero. PIECES blocks share the columns of a unit and key/value head, the warps of a
-// block its tiles of 16 columns; partial results are joined by their maxima, in a fixed order.
+// of its key/value head; places without a head stay zero. PIECES blocks share the columns of a unit and key/value head, the READERS warps
+// of a block its tiles of 16 columns; partial results are joined by their maxima, in a fixed order.
 // A unit without a prompt (-1) has rows that nobody waits for: what it has is left as it is.
 // Keys and values of prompts: [prompt][GROUPS][room][DIM]; of new tokens: [row][GROUPS][ownRoom][DIM].
 constexpr int SERVED = HEADS / GROUPS, PLACES = SHARE * 8, SLABS = (PLACES + 15) / 16, SPAN = SLABS * 16;
+constexpr int BLOCK = READERS * 32, ROUNDS = (SPAN + READERS - 1) / READERS;
 constexpr int PARTS = DIM / 32, STEP = DIM + 32;  // elements between two queries in shared memory
 
 struct Inputs {
@@ -106,21 +107,21 @@ DEVICE void weigh(Seen& seen, int slab, const u16* queries, uint4 (*keys)[PARTS]
     }
 }
 
-// Sum and maximum of up to 8 pieces: (m, l, v) each, `at(k)` gives piece k. All are loaded before the first is used.
+// Sum and maximum of up to MOST pieces: (m, l, v) each, `at(k)` gives piece k. All are loaded before the first is used.
 struct Joined {
   float m = NEGATIVE_INFINITY, l = 0.f;
   float4 v = make_float4(0.f, 0.f, 0.f, 0.f);
 };
-template <class F>
+template <int MOST, class F>
 DEVICE Joined joined(int count, const F& at) {
-  Joined pieces[8], all;
+  Joined pieces[MOST], all;
 #pragma unroll
-  for (int k = 0; k < 8; k++) if (k < count) pieces[k] = at(k);
+  for (int k = 0; k < MOST; k++) if (k < count) pieces[k] = at(k);
 #pragma unroll
-  for (int k = 0; k < 8; k++) all.m = fmaxf(all.m, pieces[k].m);
+  for (int k = 0; k < MOST; k++) all.m = fmaxf(all.m, pieces[k].m);
   const float z = all.m == NEGATIVE_INFINITY ? 0.f : all.m;
 #pragma unroll
-  for (int k = 0; k < 8; k++) {
+  for (int k = 0; k < MOST; k++) {
     const float f = exp2f(pieces[k].m - z);
     all.l += f * pieces[k].l;
     add_scaled(all.v, f, pieces[k].v);
@@ -137,10 +138,10 @@ DEVICE void put_result(u16* out, int unit, int group, int place, int column, con
 // TOGETHER: the pieces are a cluster and join here; else they leave (m, l) and values in memory, and the last to arrive joins them.
 template <bool TOGETHER>
 DEVICE void attend(const Inputs& in, float* partial, float* partialMl, int* arrived) {
-  float* values = (float*)dynamic;                // [WARPS][SPAN][DIM]
-  float* ml = values + WARPS * SPAN * DIM;        // [WARPS][SPAN][2]
+  float* values = (float*)dynamic;                // [READERS][SPAN][DIM]
+  float* ml = values + READERS * SPAN * DIM;      // [READERS][SPAN][2]
   constexpr int ITEMS = PLACES * (DIM / 4);       // 4 columns each
-  float4* blockValues = (float4*)(ml + WARPS * SPAN * 2);  // the block's share of the items, by all pieces
+  float4* blockValues = (float4*)(ml + READERS * SPAN * 2);  // the block's share of the items, by all pieces
   float2* blockMl = (float2*)(blockValues + ITEMS + 8);
   u16* queries = (u16*)(blockMl + ITEMS + 8);     // [SPAN][STEP]
   let_next_start();
@@ -162,24 +163,24 @@ DEVICE void attend(const Inputs& in, float* partial, float* partialMl, int* arri
   if (tile < end) { load_tile(keys, pk, tile * 16, length, g, t); load_tile(vals, pv, tile * 16, length, g, t); }  // prompts do not change
   wait_for_previous();
   const int T = in.clock[0];
-  float heads[SPAN / WARPS][PARTS] = {}, head[PARTS];
+  float heads[ROUNDS][PARTS] = {}, head[PARTS];
 #pragma unroll
-  for (int k = 0; k < PLACES / WARPS; k++) {  // place k * WARPS + w: row k, head w of the group
-    const int r = unit * SHARE + k;
-    if (w < SERVED) load_head(heads[k], in.qkv + (size_t)r * QKV + (group * SERVED + w) * DIM, in.queryNorm, in.eps, in.turns + (size_t)(in.position[r] + T) * (DIM / 2), lane);
+  for (int k = 0; k < ROUNDS; k++) {  // place i: row i / 8 of the unit, head i % 8 of the group
+    const int i = k * READERS + w, h = i & 7, r = unit * SHARE + (i >> 3);
+    if (i < PLACES && h < SERVED) load_head(heads[k], in.qkv + (size_t)r * QKV + (group * SERVED + h) * DIM, in.queryNorm, in.eps, in.turns + (size_t)(in.position[r] + T) * (DIM / 2), lane);
   }
 #pragma unroll
-  for (int k = 0; k < SPAN / WARPS; k++) store_head(queries + (k * WARPS + w) * STEP, heads[k], lane);
+  for (int k = 0; k < ROUNDS; k++) if (k * READERS + w < SPAN) store_head(queries + (k * READERS + w) * STEP, heads[k], lane);
   const int row = unit * SHARE + sample;
   const size_t ownAt = (size_t)(row * GROUPS + group) * in.ownRoom * DIM;
   u16 *ok = in.ownKeys + ownAt, *ov = in.ownValues + ownAt;
   if (ownPiece == each - 1) {  // this block also reads the last tile
     const u16* from = in.qkv + (size_t)row * QKV + (HEADS + group) * DIM;
-    if (w == 0) {
+    if (w == READERS - 1) {
       load_head(head, from, in.keyNorm, in.eps, in.turns + (size_t)(in.position[row] + T) * (DIM / 2), lane);
       store_head(ok + (size_t)T * DIM, head, lane);
     }
-    if (w == 1)
+    if (w == READERS - 2)
       for (int i = lane; i < DIM; i += 32) ov[(size_t)T * DIM + i] = __ldcg(from + GROUPS * DIM + i);
     __threadfence_block();
   }
@@ -214,13 +215,13 @@ DEVICE void attend(const Inputs& in, float* partial, float* partialMl, int* arri
   };
   const int ownTiles = (T + 16) >> 4, ownEnd = ownTiles * (ownPiece + 1) / each;
   const bool upper = (sample & 1) == 0, lower = !upper;
-  int own = ownTiles * ownPiece / each + WARPS - 1 - w;  // warps that may have fewer tiles of the prompt come first
+  int own = ownTiles * ownPiece / each + READERS - 1 - w;  // warps that may have fewer tiles of the prompt come first
   if (tile >= end && own < ownEnd) { load_tile(keys, ok, own * 16, T + 1, g, t); load_tile(vals, ov, own * 16, T + 1, g, t); }
-  for (; tile < end; tile += WARPS) {
-    const bool most = tile + WARPS < end;
-    consume(tile * 16, length, -1, true, true, most || own < ownEnd, most ? pk : ok, most ? pv : ov, (most ? tile + WARPS : own) * 16, most ? length : T + 1);
+  for (; tile < end; tile += READERS) {
+    const bool most = tile + READERS < end;
+    consume(tile * 16, length, -1, true, true, most || own < ownEnd, most ? pk : ok, most ? pv : ov, (most ? tile + READERS : own) * 16, most ? length : T + 1);
   }
-  for (; own < ownEnd; own += WARPS) consume(own * 16, T + 1, sample / 2, upper, lower, own + WARPS < ownEnd, ok, ov, (own + WARPS) * 16, T + 1);
+  for (; own < ownEnd; own += READERS) consume(own * 16, T + 1, sample / 2, upper, lower, own + READERS < ownEnd, ok, ov, (own + READERS) * 16, T + 1);
 #pragma unroll
   for (int s = 0; s < SLABS; s++) {
     float a0 = seen.l0[s], a1 = seen.l1[s];
@@ -244,9 +245,9 @@ DEVICE void attend(const Inputs& in, float* partial, float* partialMl, int* arri
   __syncthreads();
   if (TOGETHER) meet_cluster();
   const int mine = (ITEMS + pieces - 1) / pieces;
-  for (int i = threadIdx.x; i < ITEMS; i += THREADS) {
+  for (int i = threadIdx.x; i < ITEMS; i += BLOCK) {
     const int place = i / (DIM / 4), column = i % (DIM / 4) * 4;
-    const Joined all = joined(WARPS, [&](int k) {
+    const Joined all = joined<READERS>(READERS, [&](int k) {
       const int at = k * SPAN + place;
       return Joined{ml[at * 2], ml[at * 2 + 1], *(const float4*)(values + at * DIM + column)};
     });
@@ -267,9 +268,9 @@ DEVICE void attend(const Inputs& in, float* partial, float* partialMl, int* arri
     __syncthreads();
     if (!last) return;
     __threadfence();
-    for (int i = threadIdx.x; i < ITEMS; i += THREADS) {
+    for (int i = threadIdx.x; i < ITEMS; i += BLOCK) {
       const int place = i / (DIM / 4), column = i % (DIM / 4) * 4;
-      put_result(in.out, unit, group, place, column, joined(pieces, [&](int k) {
+      put_result(in.out, unit, group, place, column, joined<8>(pieces, [&](int k) {
         const size_t at = (size_t)(blockIdx.y * pieces + k) * PLACES + place;
         const float2 ml = __ldcg((const float2*)(partialMl + at * 2));
         return Joined{ml.x, ml.y, __ldcg((const float4*)(partial + at * DIM + column))};
@@ -279,10 +280,10 @@ DEVICE void attend(const Inputs& in, float* partial, float* partialMl, int* arri
     return;
   }
   cluster_sync();
-  for (int j = threadIdx.x; j < mine; j += THREADS) {
+  for (int j = threadIdx.x; j < mine; j += BLOCK) {
     const int i = piece * mine + j;
     if (i >= ITEMS) break;
-    put_result(in.out, unit, group, i / (DIM / 4), i % (DIM / 4) * 4, joined(pieces, [&](int k) {
+    put_result(in.out, unit, group, i / (DIM / 4), i % (DIM / 4) * 4, joined<8>(pieces, [&](int k) {
       const float2 ml = blockMl[k * mine + j];
       return Joined{ml.x, ml.y, blockValues[k * mine + j]};
     }));
@@ -290,7 +291,7 @@ DEVICE void attend(const Inputs& in, float* partial, float* partialMl, int* arri
 }
 
 #define ATTENTION(name, together)                                                                                                          \
-  KERNEL __launch_bounds__(THREADS, 1) name(const u16* qkv, u16* out, const u16* promptKeys, const u16* promptValues, u16* ownKeys,        \
+  KERNEL __launch_bounds__(BLOCK, 1) name(const u16* qkv, u16* out, const u16* promptKeys, const u16* promptValues, u16* ownKeys,        \
                                             u16* ownValues, const int* promptOf, const int* promptLength, const int* clock,               \
                                             const int* position, const float2* turns, const u16* queryNorm, const u16* keyNorm, float eps, \
                                             int room, int ownRoom, float* partial, float* partialMl, int* arrived) {                      \

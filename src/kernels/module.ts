@@ -4,8 +4,14 @@ import type { Tensor } from '../tensor/index.ts'
 import { findCompiler, machineCode, sourceOf } from './compile.ts'
 import { kernelTarget } from './target.ts'
 
+/** Tiles of so many rows and 64 columns of a matrix in bfloat16, which the kernel copies by the tensor copy engine. */
+export interface Tiles {
+  of: Tensor
+  rows: number
+}
+
 /** A number is an int of 32 bits; null a null pointer. */
-export type KernelArgument = Tensor | number | { float: number } | null
+export type KernelArgument = Tensor | Tiles | number | { float: number } | null
 
 export const f32 = (float: number): { float: number } => ({ float })
 
@@ -26,22 +32,23 @@ export class KernelModule {
   readonly #overlaps: boolean
   readonly #functions = new Map<string, number>()
 
-  /** Loaded once for each device; `defines` are the sizes the sources ask for. */
-  static of(sources: readonly string[], defines: Readonly<Record<string, number>>): KernelModule {
+  /** Loaded once for each device; `defines` are the sizes the sources ask for, `text` is compiled before them. */
+  static of(sources: readonly string[], defines: Readonly<Record<string, number>>, text = ''): KernelModule {
     const key = JSON.stringify([native().cudaCurrent(), sources, defines])
-    const known = loaded.get(key) ?? new KernelModule(sources, defines)
+    const known = loaded.get(key) ?? new KernelModule(sources, defines, text)
     loaded.set(key, known)
     return known
   }
 
-  private constructor(sources: readonly string[], defines: Readonly<Record<string, number>>) {
+  private constructor(sources: readonly string[], defines: Readonly<Record<string, number>>, text: string) {
     const compiler = findCompiler()
     if (typeof compiler === 'string') throw new Mismatch({ where: 'kernels', expected: 'libnvrtc', got: compiler })
     const sizes = Object.entries(defines).map(([name, value]) => `-D${name}=${value}`)
     const { architecture, clusters } = kernelTarget()
     const options = [`--gpu-architecture=${architecture}`, '--std=c++17', ...sizes]
     this.#overlaps = clusters
-    this.#module = native().kernelModule(machineCode(compiler, sourceOf(['prelude', ...sources]), options))
+    const source = [sourceOf(['prelude']), text, sourceOf(sources)].join('\n')
+    this.#module = native().kernelModule(machineCode(compiler, source, options))
   }
 
   launch(name: string, { grid, block, shared = 0, cluster = 1 }: Launch, args: readonly KernelArgument[]): void {
@@ -54,7 +61,7 @@ export class KernelModule {
     buffer[6] = cluster
     buffer[7] = this.#overlaps ? 1 : 0
     buffer[8] = args.length
-    for (let i = 0; i < args.length; i++) writeArgument(args[i] as KernelArgument, 9 + 2 * i)
+    for (let i = 0; i < args.length; i++) [buffer[9 + 2 * i], buffer[10 + 2 * i]] = encoded(args[i] as KernelArgument)
     native().kernelLaunch()
   }
 
@@ -68,7 +75,11 @@ export class KernelModule {
   }
 }
 
-function writeArgument(arg: KernelArgument, at: number): void {
-  buffer[at] = arg === null ? 3 : typeof arg === 'number' ? 1 : 'float' in arg ? 2 : 0
-  buffer[at + 1] = arg === null ? 0 : typeof arg === 'number' ? arg : 'float' in arg ? arg.float : arg.handle
+/** Its kind and value, as kernelLaunch reads them. */
+function encoded(arg: KernelArgument): readonly [number, number] {
+  if (arg === null) return [3, 0]
+  if (typeof arg === 'number') return [1, arg]
+  if ('float' in arg) return [2, arg.float]
+  if ('rows' in arg) return [16 + arg.rows, arg.of.handle]
+  return [0, arg.handle]
 }

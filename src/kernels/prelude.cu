@@ -2,6 +2,7 @@
 // HIDDEN, INNER (feed-forward), HEADS (queries), GROUPS (key/value heads), DIM (of a head).
 typedef unsigned int u32;
 typedef unsigned short u16;
+typedef unsigned long long u64;
 #define DEVICE __device__ __forceinline__
 #define KERNEL extern "C" __global__ void
 #define NEGATIVE_INFINITY __int_as_float(0xff800000)

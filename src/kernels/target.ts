@@ -1,12 +1,20 @@
 import { buffer, native } from '../engine/index.ts'
+import { findCompiler } from './compile.ts'
 
 interface KernelTarget {
   /** As NVRTC names it. */
   architecture: string
   /** Blocks that read each other's shared memory, and launches that overlap: from 9.0 on. */
   clusters: boolean
+  /** Tiles that are copied and multiplied by engines of their own (TMA, wgmma): 9.0 alone, from CUDA 12 on. */
+  tiles: boolean
   /** Bytes of shared memory that a block can have. */
   shared: number
+}
+
+function compilerFrom(major: number): boolean {
+  const compiler = findCompiler()
+  return typeof compiler !== 'string' && Number.parseInt(compiler.version, 10) >= major
 }
 
 /** Kibibytes of shared memory a block, by compute capability. */
@@ -22,7 +30,12 @@ export function targetOf(device: number): KernelTarget | null {
   const shared = known[capability]
   if (!shared) return null
   const architecture = isPortable() ? 'compute_80' : capability === 90 ? 'sm_90a' : `sm_${capability}`
-  return { architecture, clusters: capability >= 90, shared: shared * 1024 }
+  return {
+    architecture,
+    clusters: capability >= 90,
+    tiles: capability === 90 && compilerFrom(12),
+    shared: shared * 1024,
+  }
 }
 
 export const kernelTarget = (): KernelTarget => targetOf(native().cudaCurrent())!

@@ -5,6 +5,7 @@ import {
   coversColumns,
   DecodeKernels,
   type DecodeShape,
+  FeedForwardTiles,
   kernelTarget,
   type LowRank,
   noKernels,
@@ -186,6 +187,37 @@ for (const [name, shape] of Object.entries(shapes).filter(([, shape]) => ownProd
       near('head', scores.slice({ dim: 1, end: vocabulary }), reference.linear(start, wh))
     })
   }
+
+const uneven: DecodeShape = { hidden: 456, inner: 1000, heads: 7, groups: 1, dim: 64 } // no multiples of a tile
+for (const [name, shape] of Object.entries({ ...shapes, 'widths that fill no tile': uneven }))
+  check(`feed-forward in tiles of ${name}, 17 to 64 rows`, () => {
+    const { hidden, inner } = shape
+    for (const rows of [16, 65]) assert.equal(FeedForwardTiles.of(shape, rows, device), null, `${rows} rows`)
+    const [wg, wd] = [weight(2 * inner, hidden), weight(hidden, inner)]
+    for (const rows of [17, 33, 48, 61, 64]) {
+      const tiles = FeedForwardTiles.of(shape, rows, device)
+      assert.equal(tiles !== null, kernelTarget().tiles)
+      if (!tiles) return
+      tidy(() => {
+        const [x, wide, sums] = [random([rows, hidden]), room([rows + 1, inner]), tiles.sums(device).fill_(Number.NaN)]
+        const y = wide.narrow(0, 0, rows)
+        const nothing = () => undefined
+        const gateUp = () => tiles.gateUp(wg, x, y)
+        gateUp()
+        near(`gate and up, ${rows} rows`, y, reference.swiglu(reference.linear(x, wg).to('bfloat16')), 8e-3)
+        assert.equal(
+          tidy(() => wide.select(0, rows).isnan().to('float32').sum().item()),
+          inner,
+          'the next row is unchanged',
+        )
+        sameBits('gate and up', y, nothing, gateUp)
+        const down = () => tiles.down(wd, y, sums)
+        down()
+        near(`down, ${rows} rows`, sums.sum(0), reference.linear(y, wd), 1e-4)
+        sameBits('down', sums, nothing, down)
+      })
+    }
+  })
 
 check('products of a narrow feed-forward and a small vocabulary read nothing after their weights', () => {
   const shape = { hidden: 512, inner: 512, heads: 4, groups: 2, dim: 128 } // fewer tiles of features than a GPU has blocks

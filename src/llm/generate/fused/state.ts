@@ -1,7 +1,7 @@
 // Decoding with the custom kernels: one recorded step for all tokens, which reads its clock from memory. A recording is bound to addresses: it
 // is valid while the weights and cache buffers are those it was captured with, and is freed before they are.
 // R rows, P prompts, H heads, K key/value heads, D head size, S hidden, I feed-forward.
-import { DecodeKernels, type PieceMemory } from '../../../kernels/index.ts'
+import { DecodeKernels, FeedForwardTiles, type PieceMemory } from '../../../kernels/index.ts'
 import { CudaGraph, int64Tensor, keep, noGrad, type Tensor, tensor, tidy, zeros } from '../../../tensor/index.ts'
 import type { Decoder } from '../../model.ts'
 import type { DecodeStart } from '../decoding.ts'
@@ -32,6 +32,7 @@ export class FusedState implements CacheUser {
   readonly memory: CacheMemory
   busy = false
   readonly #kernels: DecodeKernels
+  readonly #tiles: FeedForwardTiles | null
   readonly #draws: DeviceDraws
   #caches: FusedCaches | null = null
   readonly #promptOf: Tensor // [R / share] int32, -1 if no row of the unit is open
@@ -45,6 +46,7 @@ export class FusedState implements CacheUser {
   readonly #attended: Tensor // [R, H D]
   readonly #inner: Tensor // [R, I]
   readonly #scores: Tensor | null // [R, V up to a multiple of 8], for our own product
+  readonly #sums: Tensor | null // [parts, R, S], of the tiles
   readonly #pieces: PieceMemory
   readonly #recordings = new Map<string, Recorded>()
   #weights: FusedWeights | null = null
@@ -65,6 +67,7 @@ export class FusedState implements CacheUser {
     this.memory = memory
     memory.join(this)
     this.#kernels = new DecodeKernels(shape, { rows: R, share }, device)
+    this.#tiles = this.#kernels.own ? null : FeedForwardTiles.of(shape, R, device)
     this.#draws = new DeviceDraws(R, hidden, decoder.placement)
     this.#promptOf = ints(R / share)
     this.#promptLength = ints(P)
@@ -77,6 +80,7 @@ export class FusedState implements CacheUser {
     this.#attended = make(R, heads * dim)
     this.#inner = make(R, inner)
     this.#scores = this.#kernels.own ? make(R, Math.ceil(decoder.cfg.vocab_size / 8) * 8) : null
+    this.#sums = this.#tiles ? keep(this.#tiles.sums(device)) : null
     this.#pieces = this.#kernels.pieceMemory(device)
     for (const t of Object.values(this.#pieces)) keep(t)
   }
@@ -235,7 +239,7 @@ export class FusedState implements CacheUser {
     return this.#scores!
   }
 
-  /** Products by cuBLAS, or with quantized matrices; custom kernels between them. */
+  /** Products by cuBLAS, in tiles, or with quantized matrices; custom kernels between them. */
   #libraryStep(): Tensor {
     const [k, h, x, eps] = [this.#kernels, this.#h, this.#normed, this.decoder.cfg.rms_norm_eps]
     const { layers, norm, head } = this.#weights!
@@ -243,13 +247,23 @@ export class FusedState implements CacheUser {
     layers.forEach((w, i) => {
       this.#attend(i, w, multiply(x, w, 'qkv'))
       k.addNorm(h, multiplyInParts(this.#attended, w, 'out'), w.outputNorm, eps, x)
-      k.swiglu(multiply(x, w, 'gateUp'), this.#inner)
-      const y = multiplyInParts(this.#inner, w, 'down')
+      const y = this.#feedForward(x, w)
       const next = layers[i + 1]
       if (next) k.addNorm(h, y, next.inputNorm, eps, x)
       else k.addNorm(h, y, norm, eps, x, this.#keptStates)
     })
     return x.linear(paddedHead(this.decoder, head))
+  }
+
+  /** Its result, or the sums of parts of it. */
+  #feedForward(x: Tensor, w: LayerWeights): Tensor {
+    if (!this.#tiles || w.quantized) {
+      this.#kernels.swiglu(multiply(x, w, 'gateUp'), this.#inner)
+      return multiplyInParts(this.#inner, w, 'down')
+    }
+    this.#tiles.gateUp(w.gateUp, x, this.#inner)
+    this.#tiles.down(w.down, this.#inner, this.#sums!)
+    return this.#sums!
   }
 
   get #keptStates() {
@@ -288,7 +302,7 @@ export class FusedState implements CacheUser {
     this.memory.leave(this)
     this.#draws.dispose()
     const own = [this.#promptOf, this.#promptLength, this.#position, this.#arrived, this.#turns, this.#h, this.#normed]
-    const more = [this.#qkv, this.#attended, this.#inner, this.#scores, ...Object.values(this.#pieces)]
+    const more = [this.#qkv, this.#attended, this.#inner, this.#scores, this.#sums, ...Object.values(this.#pieces)]
     for (const t of [...own, ...more]) t?.dispose()
   }
 }
