@@ -6,7 +6,7 @@ interface KernelTarget {
   architecture: string
   /** Blocks that read each other's shared memory, and launches that overlap: from 9.0 on. */
   clusters: boolean
-  /** Tiles that are copied and multiplied by engines of their own (TMA, wgmma): 9.0 alone, from CUDA 12 on. */
+  /** Tiles that TMA copies and wgmma multiplies: 9.0 alone, from CUDA 12 on. */
   tiles: boolean
   /** Bytes of shared memory that a block can have. */
   shared: number
