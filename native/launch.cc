@@ -43,10 +43,18 @@ struct Driver {
   int (*launch)(const Configuration*, void*, void**, void**);
 };
 
+void* driverLibrary() {
+  static void* const library = [] {
+    void* opened = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    TORCH_CHECK(opened, "libcuda.so.1 cannot be loaded: ", dlerror());
+    return opened;
+  }();
+  return library;
+}
+
 const Driver& driver() {
   static const Driver found = [] {
-    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    TORCH_CHECK(library, "libcuda.so.1 cannot be loaded: ", dlerror());
+    void* library = driverLibrary();
     Driver d;
     d.errorText = symbol<decltype(d.errorText)>(library, "cuGetErrorString");
     d.load = symbol<decltype(d.load)>(library, "cuModuleLoadData");
@@ -75,7 +83,7 @@ struct alignas(64) TileMap {
 };
 TileMap tilesOf(const at::Tensor& t, int rows) {
   using Encode = int (*)(TileMap*, int, unsigned, void*, const uint64_t*, const uint64_t*, const unsigned*, const unsigned*, int, int, int, int);
-  static const auto encode = symbol<Encode>(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), "cuTensorMapEncodeTiled");
+  static const auto encode = symbol<Encode>(driverLibrary(), "cuTensorMapEncodeTiled");
   constexpr int kBfloat16 = 9, kSwizzle128 = 3, kReadAhead256 = 3;
   const uint64_t sizes[] = {static_cast<uint64_t>(t.size(1)), static_cast<uint64_t>(t.size(0))}, step = 2 * sizes[0];
   const unsigned box[] = {64, static_cast<unsigned>(rows)}, each[] = {1, 1};
@@ -179,7 +187,7 @@ void kernelLaunch(const double* d) {
   const auto n = static_cast<size_t>(d[8]);
   std::vector<Value> values(n);
   std::vector<void*> pointers(n);
-  std::vector<TileMap> maps(n);
+  std::vector<TileMap> maps;
   int device = -1;
   for (size_t i = 0; i < n; i++) {
     const double kind = d[9 + 2 * i], value = d[10 + 2 * i];
@@ -198,8 +206,9 @@ void kernelLaunch(const double* d) {
       values[i].pointer = t.data_ptr();
       if (kind == 0) continue;  // else tiles of kind - 16 rows
       TORCH_CHECK(t.dim() == 2 && t.scalar_type() == at::kBFloat16, "kernel ", f.name, ", argument ", i, ": expected a matrix in bfloat16");
-      maps[i] = tilesOf(t, static_cast<int>(kind) - 16);
-      pointers[i] = &maps[i];
+      maps.reserve(n);  // so that none moves
+      maps.push_back(tilesOf(t, static_cast<int>(kind) - 16));
+      pointers[i] = &maps.back();
     }
   }
   c.stream = cudaStream(device < 0 ? cudaCurrent() : device);

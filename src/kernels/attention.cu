@@ -291,7 +291,7 @@ DEVICE void attend(const Inputs& in, float* partial, float* partialMl, int* arri
 }
 
 #define ATTENTION(name, together)                                                                                                          \
-  KERNEL __launch_bounds__(BLOCK, 1) name(const u16* qkv, u16* out, const u16* promptKeys, const u16* promptValues, u16* ownKeys,        \
+  KERNEL __launch_bounds__(BLOCK, 1) name(const u16* qkv, u16* out, const u16* promptKeys, const u16* promptValues, u16* ownKeys,          \
                                             u16* ownValues, const int* promptOf, const int* promptLength, const int* clock,               \
                                             const int* position, const float2* turns, const u16* queryNorm, const u16* keyNorm, float eps, \
                                             int room, int ownRoom, float* partial, float* partialMl, int* arrived) {                      \

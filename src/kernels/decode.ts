@@ -124,6 +124,11 @@ export interface DrawInputs {
   arrived: Tensor // [1] int32, 0
 }
 
+/** A shape as the sources name it. */
+export const sizesOf = ({ hidden, inner, heads, groups, dim }: DecodeShape) => {
+  return { HIDDEN: hidden, INNER: inner, HEADS: heads, GROUPS: groups, DIM: dim }
+}
+
 export class DecodeKernels {
   readonly shape: DecodeShape
   readonly rows: number
@@ -135,23 +140,14 @@ export class DecodeKernels {
   readonly #blocks: number
 
   constructor(shape: DecodeShape, { rows, share }: KernelRows, device: string) {
-    const { hidden, inner, heads, groups, dim } = shape
     this.shape = shape
     this.rows = rows
     this.share = share
     this.own = ownProducts(shape, rows)
-    this.pieces = piecesOf((rows / share) * groups, share)
+    this.pieces = piecesOf((rows / share) * shape.groups, share)
     this.#readers = readersOf(share)
     this.#blocks = multiprocessors(device)
-    const sizes = {
-      HIDDEN: hidden,
-      INNER: inner,
-      HEADS: heads,
-      GROUPS: groups,
-      DIM: dim,
-      SHARE: share,
-      READERS: this.#readers,
-    }
+    const sizes = { ...sizesOf(shape), SHARE: share, READERS: this.#readers }
     const sources = ['rows', 'attention', 'draw']
     this.#module = this.own
       ? KernelModule.of(['rows', 'products', 'attention', 'draw'], { ...sizes, TILES: rows > 8 ? 2 : 1 })

@@ -34,7 +34,7 @@ export class KernelModule {
 
   /** Loaded once for each device; `defines` are the sizes the sources ask for, `text` is compiled before them. */
   static of(sources: readonly string[], defines: Readonly<Record<string, number>>, text = ''): KernelModule {
-    const key = JSON.stringify([native().cudaCurrent(), sources, defines])
+    const key = JSON.stringify([native().cudaCurrent(), sources, defines, text])
     const known = loaded.get(key) ?? new KernelModule(sources, defines, text)
     loaded.set(key, known)
     return known

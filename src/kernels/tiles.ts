@@ -1,7 +1,7 @@
 // The feed-forward part of 17 to 64 rows, in tiles that the tensor copy engine brings and wgmma multiplies: what compute capability 9.0 has.
 // R rows, S hidden, I feed-forward.
 import { empty, type Tensor } from '../tensor/index.ts'
-import type { DecodeShape } from './decode.ts'
+import { type DecodeShape, sizesOf } from './decode.ts'
 import { KernelModule } from './module.ts'
 import { multiprocessors } from './support.ts'
 import { kernelTarget } from './target.ts'
@@ -51,9 +51,7 @@ export class FeedForwardTiles {
     this.#gates = gatesOfBlock(shape.inner, processors)
     this.#parts = partsOfDown(shape.hidden, processors)
     const [gateUp, down] = [this.#stages(2 * this.#gates), this.#stages(64)]
-    const { hidden, inner, heads, groups, dim } = shape
-    const of = { HIDDEN: hidden, INNER: inner, HEADS: heads, GROUPS: groups, DIM: dim }
-    const sizes = { ...of, GATES: this.#gates, GATE_STAGES: gateUp, DOWN_STAGES: down }
+    const sizes = { ...sizesOf(shape), GATES: this.#gates, GATE_STAGES: gateUp, DOWN_STAGES: down }
     const products = [...new Set([this.#gates, 64])].map(tileProduct)
     this.#module = KernelModule.of(['rows', 'tiles'], sizes, ['template <int N> struct Tile;', ...products].join('\n'))
   }

@@ -1,6 +1,6 @@
 // The kernels of a training pass for one shape of decoder: the element-wise work between its matrix products. T tokens, S hidden, I feed-forward.
 import { empty, type Tensor } from '../tensor/index.ts'
-import { type DecodeShape, unsupportedShape } from './decode.ts'
+import { type DecodeShape, sizesOf, unsupportedShape } from './decode.ts'
 import { f32, KernelModule } from './module.ts'
 import { kernelsOff, noKernels } from './support.ts'
 
@@ -25,11 +25,9 @@ export class TrainingKernels {
   }
 
   private constructor(shape: DecodeShape) {
-    const { hidden, inner, heads, groups, dim } = shape
     this.shape = shape
-    this.#block = Math.ceil(hidden / 8 / 32) * 32
-    const sizes = { HIDDEN: hidden, INNER: inner, HEADS: heads, GROUPS: groups, DIM: dim }
-    this.#module = KernelModule.of(['training'], sizes)
+    this.#block = Math.ceil(shape.hidden / 8 / 32) * 32
+    this.#module = KernelModule.of(['training'], sizesOf(shape))
   }
 
   /** x + the first columns of y, and its norm. */
