@@ -227,7 +227,7 @@ check('products of a narrow feed-forward and a small vocabulary read nothing aft
   const { hidden, inner } = shape
   const [h, w] = [random([rows, hidden]), scale(hidden)]
   for (let i = 0; i < 4; i++) {
-    const memory = room([segment]).fill_(0.01) // separate memory: nothing follows its end
+    const memory = random([segment], 0.02) // separate memory: nothing follows its end
     const last = (features: number) =>
       memory.narrow(0, segment - features * hidden, features * hidden).view([features, hidden])
     const [act, scores] = [room([rows, inner]), room([rows, vocabulary])]
