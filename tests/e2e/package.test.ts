@@ -29,7 +29,7 @@ const own = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
 }
 
 function run(folder: string, command: string): string {
-  const { ROUNDTRIP_ADDON: _, NODE_OPTIONS: __, ...env } = process.env
+  const { ROUNDTRIP_ADDON: _, NODE_OPTIONS: __, NODE_TEST_CONTEXT: ___, ...env } = process.env
   const quick = { npm_config_prefer_offline: 'true', npm_config_update_notifier: 'false', npm_config_loglevel: 'error' }
   const done = spawnSync('bash', ['-c', command], { cwd: folder, env: { ...env, ...quick }, encoding: 'utf8' })
   assert.equal(done.status, 0, `${command}\n${done.stdout}\n${done.stderr}`)
@@ -58,9 +58,9 @@ test('the package holds what it runs, and no tests, benches or second miniature'
   for (const path of [
     'dist/public/index.js',
     'dist/public/index.d.ts',
-    ...['attention', 'draw', 'prelude', 'products', 'quantized', 'rows', 'training', 'widen'].map(
-      (name) => `dist/kernels/${name}.cu`,
-    ),
+    ...readdirSync(join(root, 'src/kernels'))
+      .filter((name) => name.endsWith('.cu'))
+      .map((name) => `dist/kernels/${name}`),
     'native/addon.cc',
     'scripts/setup.mjs',
     'assets/miniature/model.safetensors',
@@ -110,6 +110,18 @@ test('new writes a task, a reward and a data source that type-check and train', 
   assert.match(events, /"own-two\/rewards\/own-reward\/mean"/)
   const again = spawnSync('npx', ['roundtrip-rl', 'new', 'task', 'own-task'], { cwd: project, encoding: 'utf8' })
   assert.deepEqual([again.status, /expected a file that does not exist yet/.test(again.stderr)], [1, true])
+})
+
+test('the archive for a machine without network installs there, passes its tests and trains', () => {
+  run(root, 'npm run bundle')
+  const name = `roundtrip-offline-linux-${process.arch}`
+  run(scratch, `tar xzf ${join(root, 'build', `${name}.tar.gz`)}`)
+  run(scratch, `bash ${name}/install.sh --prefix ${scratch}/local --test`)
+  const offline = spawnSync('unshare', ['-rn', 'true']).status === 0 ? 'unshare -rn' : '' // a host may forbid namespaces
+  const settings = '--maxSteps 1 --rl.numGenerations 2 --rl.maxCompletionLength 12 --evalRecords 2 --threads 1'
+  const model = 'local/lib/roundtrip/app/assets/miniature'
+  run(scratch, `${offline} local/bin/roundtrip train --model ${model} --data scenes:20 --output offline ${settings}`)
+  assert.match(readFileSync(join(scratch, 'offline/events.jsonl'), 'utf8'), /"t":"stop","step":1/)
 })
 
 test('every example type-checks against the declarations, and a wrong use of each entry point does not', () => {
