@@ -32,7 +32,7 @@ function compile() {
   const config = {
     extends: '../tsconfig.json',
     compilerOptions: { noEmit: false, rootDir: '..', outDir: `./${name}/app`, noEmitOnError: true, types: ['node'] },
-    include: code.map((folder) => `../${folder}`),
+    include: [...code, 'tools/make-checkpoint.ts'].map((path) => `../${path}`), // which benches start
   }
   const path = join(build, 'tsconfig.bundle.json')
   writeFileSync(path, JSON.stringify(config))
