@@ -1,4 +1,5 @@
 // Numbers of a step that each process measures by itself, as those of all processes.
+import type { JudgeState } from '../rewards/index.ts'
 import type { Metrics } from '../tracking/index.ts'
 
 /** By how they become one number: counts are added, clocks averaged, of memory the process with most counts. */
@@ -6,6 +7,12 @@ export interface Measured {
   sum?: Metrics
   mean?: Metrics
   max?: Metrics
+}
+
+/** What a process measured in a step; the judge's counts are those since the start. */
+export interface StepShare {
+  measured: Measured
+  judge: JudgeState | null
 }
 
 /** The same on every process; a name that only some of them have is 0 on the others. */

@@ -42,17 +42,19 @@ function folderOf({ samplesMiB = 1, world = alone }: { samplesMiB?: number; worl
   }
   const report = ({ kind }: { kind: string }) => void notices.push(kind)
   const log = new SampleLog({ world, writer, config: { samplesMiB }, notices: { report } })
-  return { log, lines, images, notices, rows: () => lines.map((line) => JSON.parse(line) as Sample) }
+  const write = async (groups: Group[], step: number) =>
+    log.write(groups, await world.gather({ samples: await log.share(groups, step) }))
+  return { log, write, lines, images, notices, rows: () => lines.map((line) => JSON.parse(line) as Sample) }
 }
 
 test('samples that were prepared while a step learned are the same as others, and computed once', async () => {
   const [plain, prepared] = [folderOf(), folderOf()]
   const [one, other] = [groupOf('a'), groupOf('a')]
-  const traits = await plain.log.write([one.group], 3)
+  const traits = await plain.write([one.group], 3)
   prepared.log.prepare([other.group], 3)
   prepared.log.prepare([other.group], 3)
   assert.deepEqual([prepared.lines, prepared.images.size], [[], 0], 'nothing is written yet')
-  assert.deepEqual(await prepared.log.write([other.group], 3), traits)
+  assert.deepEqual(await prepared.write([other.group], 3), traits)
   assert.deepEqual(prepared.lines, plain.lines)
   assert.deepEqual(prepared.images, plain.images)
   assert.deepEqual([one.shown(), other.shown()], [2, 2])
@@ -78,8 +80,8 @@ test('a sample has the mask of the policy before that of the EMA copy, all log-p
     { text: 'y', ids: Int32Array.of(1), logps: Float32Array.of(-2), finished: true },
   ]
   const task = { name: 'loop1', shown: (_: unknown, { text }: Sample) => (text === 'x' ? shown : shown.slice(0, 2)) }
-  const { log, rows } = folderOf()
-  await log.write([{ ...group, task, samples } as unknown as Group], 3)
+  const { write, rows } = folderOf()
+  await write([{ ...group, task, samples } as unknown as Group], 3)
   assert.deepEqual(
     rows().map(({ made, madeBy, given, logp, length, truncated }) => [made!.counts, madeBy, given!.counts, logp, length, truncated]),
     [['p', 'policy', 'r', -1.75, 3, true], ['e', 'ema', 'r', -2, 1, undefined]],
@@ -89,10 +91,10 @@ test('a sample has the mask of the policy before that of the EMA copy, all log-p
 test('what is written, has no replies or finds no room is not prepared', async () => {
   const [folder, full] = [folderOf(), folderOf({ samplesMiB: 0 })]
   const [one, other] = [groupOf('a'), groupOf('b')]
-  await folder.log.write([one.group], 1)
+  await folder.write([one.group], 1)
   folder.log.prepare([one.group, { ...other.group, replies: [] }], 2)
   full.log.prepare([other.group], 2)
-  assert.deepEqual(await full.log.write([other.group], 2), [])
+  assert.deepEqual(await full.write([other.group], 2), [])
   assert.deepEqual([one.shown(), other.shown(), full.lines], [2, 0, []])
 })
 
@@ -121,8 +123,8 @@ test('rank 0 writes what each process has encoded, in the order of the records; 
     const own = [theirs(groups[0]), groups[1]]
     folder.log.prepare(own, step)
     const [traits, none] = await Promise.all([
-      folder.log.write(own, step),
-      other.log.write([groups[0], theirs(groups[1])], step),
+      folder.write(own, step),
+      other.write([groups[0], theirs(groups[1])], step),
     ])
     assert.deepEqual(traits.map(({ id, k }) => `${id}${k}`), ['b0', 'b1', 'a0', 'a1']) // biome-ignore format: one line
     assert.deepEqual(none, [])
@@ -140,7 +142,7 @@ test('a full samples file is noticed by every process, a step later by those tha
   const counts: number[] = []
   for (const step of [1, 2, 3]) {
     const { group, shown } = groupOf('a')
-    await Promise.all([folder.log.write([{ ...group, replies: [] }], step), other.log.write([group], step)])
+    await Promise.all([folder.write([{ ...group, replies: [] }], step), other.write([group], step)])
     counts.push(shown())
   }
   assert.deepEqual(counts, [2, 2, 0])

@@ -31,6 +31,13 @@ interface Row extends SampleLine {
   traits: Traits
 }
 
+/** Of one process, for the groups of a step. */
+export interface SampleShare {
+  isFull: boolean
+  own: (readonly Row[] | null)[]
+  pngs: (readonly [string, Uint8Array])[]
+}
+
 /** The samples and pictures of a run on their way to its folder. */
 export class SampleLog {
   readonly #run: SamplesOf
@@ -61,14 +68,20 @@ export class SampleLog {
     }
   }
 
-  /** Each process reports the groups whose replies it has, with pictures that may not be kept yet; rank 0 writes and returns them in order. */
-  async write(groups: readonly Group[], step: number): Promise<Traits[]> {
-    const { notices, world, writer } = this.#run
-    if (this.#isFull || (world.size === 1 && !this.#hasRoom)) return []
-    const mine = groups.map((group) => this.#hasRoom && group.replies.length > 0)
+  /** What this process reports: the groups whose replies it has, with pictures that may not be kept yet. */
+  async share(groups: readonly Group[], step: number): Promise<SampleShare> {
+    const isFull = this.#isFull || !this.#hasRoom
+    const mine = groups.map((group) => !isFull && group.replies.length > 0)
     const own = groups.map((group, at) => (mine[at] ? (this.#rows.get(group) ?? rowsOf(group, step)) : null))
     const pngs = await this.#encode(groups.filter((group, at) => mine[at] && this.#lacksImage(group)))
-    const shares = await world.gather({ isFull: !this.#hasRoom, own, pngs })
+    return { isFull, own, pngs }
+  }
+
+  /** Writes what all processes reported, on rank 0, and returns it in the order of the groups. */
+  write(groups: readonly Group[], all: readonly { samples: SampleShare }[]): Traits[] {
+    const { notices, world, writer } = this.#run
+    if (this.#isFull) return []
+    const shares = all.map((one) => one.samples)
     this.#isFull = shares[0]!.isFull
     for (const group of groups) {
       this.#rows.set(group, [])

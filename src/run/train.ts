@@ -16,7 +16,7 @@ import { type Opened, runLoop, type StepLog, type Work, type WorkState } from '.
 import { memoryMetrics } from './memory-metrics.ts'
 import { type Retry, withinMemory } from './memory-retry.ts'
 import type { Notice } from './notices.ts'
-import { overProcesses } from './over-processes.ts'
+import { overProcesses, type StepShare } from './over-processes.ts'
 import { runOf, type Scoring } from './run-parts.ts'
 import { SampleLog } from './samples.ts'
 import { endlessRun, SkippedUpdates } from './skipped-updates.ts'
@@ -167,10 +167,11 @@ class TrainWork implements Work {
     const spent = (performance.now() - startedAt) / 1000
     const waits: Metrics =
       world.size > 1 ? { 'wait/sample': waited[1]! - waited[0]!, 'wait/learn': waited[2]! - waited[1]! } : {}
-    const measured = await this.#overProcesses({ step_time: spent, ...phases(seconds, spent), ...waits })
-    const log = this.#log(report, learningRate, decoded, measured)
+    const own = this.#measure({ step_time: spent, ...phases(seconds, spent), ...waits })
+    const all = await world.gather({ ...own, samples: await this.#samples.share(fresh, number + 1) })
+    const log = this.#log(report, learningRate, decoded, this.#overProcesses(all))
     this.#watchJudge()
-    this.#raise(this.#alarms.afterStep(await this.#samples.write(fresh, number + 1)))
+    this.#raise(this.#alarms.afterStep(this.#samples.write(fresh, all)))
     this.#watchSpread(number + 1, report)
     return log
   }
@@ -242,22 +243,23 @@ class TrainWork implements Work {
     return { metrics, timing, fields }
   }
 
-  /** Clocks, counts and memory of this step over all processes; the judge's counts are those since the start. */
-  async #overProcesses(clocks: Metrics): Promise<Metrics> {
+  /** Clocks, counts and memory of this process in this step; the judge's counts are those since the start. */
+  #measure(clocks: Metrics): StepShare {
     const { encoder, learner } = this.#opened
     const { store } = encoder
     const sampled = this.#sampled()
     const nan = maskLogits.nan - this.#nan
     this.#nan = maskLogits.nan
-    const own = {
-      mean: { ...clocks, ...sampled.mean },
-      sum: { 'iou/nan': nan, ...(store ? { 'features/hits': store.hits, 'features/misses': store.misses } : {}) },
-      max: { ...memoryMetrics(learner.family.placement.device), ...this.#sent(), ...sampled.max },
-    }
-    const all = await this.#run.world.gather({ own, judge: this.#scoring.judge })
+    const mean = { ...clocks, ...sampled.mean }
+    const sum = { 'iou/nan': nan, ...(store ? { 'features/hits': store.hits, 'features/misses': store.misses } : {}) }
+    const max = { ...memoryMetrics(learner.family.placement.device), ...this.#sent(), ...sampled.max }
+    return { measured: { mean, sum, max }, judge: this.#scoring.judge }
+  }
+
+  #overProcesses(all: readonly StepShare[]): Metrics {
     const judge = sumStates(all.map((one) => one.judge))
     this.judged = judge && judgeCount(judge)
-    return { ...overProcesses(all.map((one) => one.own)), ...(judge ? judgeMetrics(judge) : {}) }
+    return { ...overProcesses(all.map((one) => one.measured)), ...(judge ? judgeMetrics(judge) : {}) }
   }
 
   /** Since the last step; with several processes also how evenly they shared the work. */
