@@ -49,11 +49,11 @@ const threads = { OMP_NUM_THREADS: '1', OPENBLAS_NUM_THREADS: '1', MKL_NUM_THREA
 function testFiles(folder) {
   const base = join(root, folder)
   if (!existsSync(base)) return []
-  const canRun = (path) => !compiled || !needSources.some((part) => relative(root, path).startsWith(part))
+  const runsHere = (path) => !compiled || !needSources.some((part) => relative(root, path).startsWith(part))
   return readdirSync(base, { recursive: true })
     .filter((path) => path.endsWith(`.test${ending}`) || (!compiled && path.endsWith('.test.mjs')))
     .map((path) => join(base, path))
-    .filter(canRun)
+    .filter(runsHere)
     .sort()
 }
 

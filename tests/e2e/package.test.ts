@@ -122,6 +122,9 @@ test('the archive for a machine without network installs there, passes its tests
   const model = 'local/lib/roundtrip/app/assets/miniature'
   run(scratch, `${offline} local/bin/roundtrip train --model ${model} --data scenes:20 --output offline ${settings}`)
   assert.match(readFileSync(join(scratch, 'offline/events.jsonl'), 'utf8'), /"t":"stop","step":1/)
+  const lib = 'local/lib/roundtrip' // benches start this program
+  run(scratch, `ROUNDTRIP_CACHE=${lib}/cache ${lib}/node ${lib}/app/tools/make-checkpoint.js checkpoint --shape tiny`)
+  assert.ok(existsSync(join(scratch, 'checkpoint/config.json')))
 })
 
 test('every example type-checks against the declarations, and a wrong use of each entry point does not', () => {
